@@ -1,0 +1,340 @@
+package core
+
+import "github.com/lastword/lastword"
+
+// Policy is the order rule of a record.
+type Policy string
+
+// The policies (protocol §4).
+const (
+	// Ordered: every segment counts. A larger fence starts at seq 1; an equal one
+	// continues with last + 1. The default.
+	Ordered Policy = "ordered"
+	// Latest: the newest state wins. Admitted iff (fence, seq) is
+	// lexicographically larger.
+	Latest Policy = "latest"
+	// Once: one value per tenure. The same value replays, another conflicts.
+	Once Policy = "once"
+)
+
+// StatusMode says what a record wants to hear of the authority before it admits.
+type StatusMode string
+
+// The status modes, from the loosest to the strictest; a record's mode can only be
+// tightened.
+const (
+	FenceOnly StatusMode = "fence-only"
+	Proof     StatusMode = "proof"
+	Query     StatusMode = "query"
+)
+
+// Stricter reports whether m asks for more than other.
+func (m StatusMode) Stricter(other StatusMode) bool { return m.rank() > other.rank() }
+
+func (m StatusMode) rank() int {
+	switch m {
+	case FenceOnly:
+		return 0
+	case Proof:
+		return 1
+	case Query:
+		return 2
+	}
+	return -1 // unknown: satisfies nothing
+}
+
+// satisfiedBy reports whether an answer of mode heard is enough for a record of mode
+// m. A mode that this code does not know is never satisfied.
+func (m StatusMode) satisfiedBy(heard StatusMode) bool {
+	return m.rank() >= 0 && heard.rank() >= m.rank()
+}
+
+// DefaultStep is how far a fence may jump inside one epoch without the authority's
+// confirmation (R14a).
+const DefaultStep = 1 << 20
+
+// FenceRecord is what a guarded place keeps for one (domain, resource). Its high-
+// water fence is never lowered.
+type FenceRecord struct {
+	// Exists is false until a first write or a first registration.
+	Exists bool
+	// Fence is the highest one accepted; the next four are of its tenure.
+	Fence       lastword.Token
+	LeaseID     string // "" once closed: an equal fence is stale (R20)
+	GrantDigest lastword.Digest
+	Root        lastword.Digest
+	LastSeq     uint64
+	// LastOperation and LastPayload are of the write that was accepted last.
+	LastOperation string
+	LastPayload   lastword.Digest
+	Policy        Policy
+	Status        StatusMode
+	Frozen        bool
+	// Step is the allowed jump (R14a), 0 for [DefaultStep].
+	Step uint64
+	// BundleSequence, MinEpoch and MinPolicyGeneration are the highest that a
+	// verification at this record was made with.
+	BundleSequence      uint64
+	MinEpoch            uint32
+	MinPolicyGeneration uint64
+}
+
+// KnownOperation is what the place remembers of an operation id.
+type KnownOperation struct {
+	Receipt   bool            // a receipt is there
+	Payload   lastword.Digest // of the receipt
+	Tombstone bool            // its receipt was pruned
+}
+
+// Heard is what the authority said about the tenure.
+type Heard struct {
+	// Mode is the strictest status mode that this answer satisfies.
+	Mode StatusMode
+	// State is HELD, PENDING, or how the tenure ended.
+	State lastword.State
+	// NextFence is the number the next grant would carry, 0 if not told.
+	NextFence lastword.Token
+	// AfterLook says that the question was asked after the record was looked for
+	// and not found (R19).
+	AfterLook bool
+}
+
+// Attempt is one verified write, or registration, at a record.
+type Attempt struct {
+	Fence       lastword.Token
+	LeaseID     string
+	GrantDigest lastword.Digest
+	Root        lastword.Digest
+	Seq         uint64 // 0 takes the record's next one
+	Operation   string
+	Payload     lastword.Digest
+	// Policy and Status are what the caller configured for the record; "" keeps
+	// what is stored.
+	Policy              Policy
+	Status              StatusMode
+	BundleSequence      uint64
+	MinEpoch            uint32
+	PolicyGeneration    uint64
+	MinPolicyGeneration uint64
+	Heard               Heard
+}
+
+// Again says what must be done anew before a decision is possible.
+type Again string
+
+// The reasons to begin again.
+const (
+	// AgainVerify: the record has seen a newer bundle or minimum.
+	AgainVerify Again = "verify"
+	// AgainAsk: the record wants a stricter answer, or one asked after it was
+	// looked for.
+	AgainAsk Again = "ask"
+)
+
+// Decision is what a resource does with an attempt.
+type Decision struct {
+	Verdict lastword.Verdict
+	// Again, when not "", means that there is no verdict yet.
+	Again Again
+	// Why tells the case apart where one verdict has several ("NOT_HELD").
+	Why string
+	// Record is to be stored with the effect and the receipt, if Write is set.
+	Write  bool
+	Record FenceRecord
+	// Seq is the number that the write consumes.
+	Seq uint64
+	// ReplayOf is the operation whose receipt answers, with REPLAYED.
+	ReplayOf string
+	// Freeze asks for the record to be frozen in a transaction of its own, after
+	// this one was rolled back (R16b).
+	Freeze bool
+	// Quarantine asks for the payload to be kept for people to look at (R16b).
+	Quarantine bool
+}
+
+// Admit decides on a write (protocol §4). All of what it is shown must have been
+// read under the record's lock, in the transaction that stores what it returns.
+func Admit(rec FenceRecord, known KnownOperation, a Attempt) Decision {
+	if again := outdated(rec, a); again != "" {
+		return Decision{Again: again}
+	}
+	if known.Receipt {
+		if known.Payload == a.Payload {
+			return Decision{Verdict: lastword.Replayed, ReplayOf: a.Operation}
+		}
+		return Decision{Verdict: lastword.Conflict, Why: "OTHER_PAYLOAD", Quarantine: true}
+	}
+	if d := guard(rec, a, lastword.StateHeld, known.Tombstone); d.Verdict != "" || d.Again != "" {
+		return d
+	}
+	return order(rec, a)
+}
+
+// Advance registers a fence without a write (R16a).
+func Advance(rec FenceRecord, a Attempt) Decision {
+	if again := outdated(rec, a); again != "" {
+		return Decision{Again: again}
+	}
+	if d := guard(rec, a, lastword.StatePending, false); d.Verdict != "" || d.Again != "" {
+		return d
+	}
+	if rec.Exists && a.Fence == rec.Fence {
+		return Decision{Verdict: lastword.Applied, Record: rec}
+	}
+	next := rec.raise(a)
+	next.LastSeq, next.LastOperation, next.LastPayload = 0, "", lastword.Digest{}
+	return Decision{Verdict: lastword.Applied, Write: true, Record: next}
+}
+
+// outdated: was the verification made with what the record has since seen?
+func outdated(rec FenceRecord, a Attempt) Again {
+	switch {
+	case a.BundleSequence < rec.BundleSequence,
+		a.Fence.Epoch() < rec.MinEpoch,
+		a.PolicyGeneration < rec.MinPolicyGeneration:
+		return AgainVerify
+	case rec.Exists && !rec.Status.satisfiedBy(a.Heard.Mode):
+		return AgainAsk
+	}
+	return ""
+}
+
+// guard is the part that write and registration share: everything before the
+// order rule. pending admits a tenure that is only pending.
+func guard(rec FenceRecord, a Attempt, least lastword.State, tombstone bool) Decision {
+	if a.Fence < rec.Fence || rec.closed() && a.Fence == rec.Fence {
+		return Decision{Verdict: lastword.StaleOwner}
+	}
+	if a.Heard.Mode != FenceOnly && a.Heard.State != lastword.StateHeld && a.Heard.State != least {
+		return Decision{Verdict: lastword.Unverified, Why: "NOT_HELD"}
+	}
+	if tombstone {
+		return Decision{Verdict: lastword.ReceiptExpired}
+	}
+	if rec.Frozen && a.Fence.Epoch() <= rec.Fence.Epoch() {
+		return Decision{Verdict: lastword.FenceRegression, Why: "FROZEN"}
+	}
+	if rec.Exists && a.Fence == rec.Fence && a.LeaseID != rec.LeaseID {
+		return Decision{Verdict: lastword.FenceRegression, Why: "OTHER_LEASE", Freeze: true}
+	}
+	if rec.Exists && a.Fence == rec.Fence && a.Root != rec.Root {
+		return Decision{Verdict: lastword.RootMismatch}
+	}
+	if !rec.Exists && a.Heard.Mode == Query && !a.Heard.AfterLook {
+		return Decision{Again: AgainAsk}
+	}
+	if rec.jumps(a.Fence) && a.Heard.NextFence <= a.Fence {
+		return Decision{Verdict: lastword.FenceJump}
+	}
+	return Decision{}
+}
+
+// closed: the stored tenure admits nothing more (R20).
+func (rec FenceRecord) closed() bool { return rec.Exists && rec.LeaseID == "" }
+
+// jumps reports whether fence is further ahead than the record's step (R14a).
+func (rec FenceRecord) jumps(fence lastword.Token) bool {
+	step := rec.Step
+	if step == 0 {
+		step = DefaultStep
+	}
+	if rec.Exists && fence.Epoch() == rec.Fence.Epoch() {
+		return uint64(fence)-uint64(rec.Fence) > step
+	}
+	return !rec.Exists && fence.Counter() > step
+}
+
+// order applies the record's policy.
+func order(rec FenceRecord, a Attempt) Decision {
+	newer := !rec.Exists || a.Fence > rec.Fence
+	next := rec.raise(a)
+	seq := a.Seq
+	if seq == 0 {
+		seq = next.LastSeq + 1
+	}
+	if !newer {
+		if d := within(rec, a, seq); d.Verdict != "" {
+			return d
+		}
+	} else if next.Policy == Ordered && seq != 1 {
+		return Decision{Verdict: lastword.OutOfOrder}
+	}
+	next.LastSeq, next.LastOperation, next.LastPayload = seq, a.Operation, a.Payload
+	return Decision{Verdict: lastword.Applied, Write: true, Record: next, Seq: seq}
+}
+
+// within is the order rule inside the stored tenure.
+func within(rec FenceRecord, a Attempt, seq uint64) Decision {
+	switch rec.Policy {
+	case Latest:
+		if seq < rec.LastSeq {
+			return Decision{Verdict: lastword.OutOfOrder}
+		}
+		if seq == rec.LastSeq {
+			return Decision{Verdict: lastword.Conflict, Why: "SEQ_TAKEN", Quarantine: true}
+		}
+	case Once:
+		if rec.LastSeq > 0 && a.Payload == rec.LastPayload {
+			return Decision{Verdict: lastword.Replayed, ReplayOf: rec.LastOperation}
+		}
+		if rec.LastSeq > 0 {
+			return Decision{Verdict: lastword.Conflict, Why: "ONE_VALUE", Quarantine: true}
+		}
+	case Ordered:
+		if seq <= rec.LastSeq {
+			return Decision{Verdict: lastword.Conflict, Why: "SEQ_TAKEN", Quarantine: true}
+		}
+		if seq != rec.LastSeq+1 {
+			return Decision{Verdict: lastword.OutOfOrder}
+		}
+	default:
+		return Decision{Verdict: lastword.OutOfOrder, Why: "UNKNOWN_POLICY"}
+	}
+	return Decision{}
+}
+
+// raise is rec under the attempt's tenure. A policy changes only with a larger
+// fence; a status mode is only tightened; what was seen of bundle and minimums only
+// grows.
+func (rec FenceRecord) raise(a Attempt) FenceRecord {
+	next := rec
+	if !rec.Exists || a.Fence > rec.Fence {
+		next.Exists, next.Frozen = true, false
+		next.Fence, next.LeaseID, next.GrantDigest, next.Root = a.Fence, a.LeaseID, a.GrantDigest, a.Root
+		next.LastSeq = 0
+		if a.Policy != "" {
+			next.Policy = a.Policy
+		}
+	}
+	if next.Policy == "" {
+		next.Policy = Ordered
+	}
+	switch {
+	case !rec.Exists && rec.Status == "" && a.Status == "":
+		next.Status = Query
+	case rec.Status == "" || a.Status != "" && a.Status.Stricter(rec.Status):
+		next.Status = a.Status
+	}
+	next.BundleSequence = max(rec.BundleSequence, a.BundleSequence)
+	next.MinEpoch = max(rec.MinEpoch, a.MinEpoch)
+	next.MinPolicyGeneration = max(rec.MinPolicyGeneration, a.MinPolicyGeneration)
+	return next
+}
+
+// Close raises a record to the authority's next fence − 1 and closes it (R20): after
+// that only a grant made later is admitted. It never lowers the fence.
+func Close(rec FenceRecord, next lastword.Token) FenceRecord {
+	if next > 0 {
+		rec.Fence = max(rec.Fence, next-1)
+	}
+	rec.Exists, rec.Frozen = true, false
+	rec.LeaseID, rec.GrantDigest, rec.Root = "", lastword.Digest{}, lastword.Digest{}
+	rec.LastSeq, rec.LastOperation, rec.LastPayload = 0, "", lastword.Digest{}
+	return rec
+}
+
+// Freeze stops a record until a larger epoch or an operator opens it.
+func Freeze(rec FenceRecord) FenceRecord {
+	rec.Frozen = true
+	return rec
+}
