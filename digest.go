@@ -18,14 +18,15 @@ type Digest [sha256.Size]byte
 func DigestOf(b []byte) Digest { return sha256.Sum256(b) }
 
 // ParseDigest reads the spelling of [Digest.String]: "sha256:" and 64 lower-case
-// hexadecimal digits. Anything else is [CodeInvalid].
+// hexadecimal digits, not all of them 0. Anything else is [CodeInvalid].
 func ParseDigest(s string) (Digest, error) {
 	var d Digest
 	digits, ok := strings.CutPrefix(s, digestPrefix)
 	if !ok || len(digits) != hex.EncodedLen(len(d)) || strings.ToLower(digits) != digits {
 		return Digest{}, badDigest(s)
 	}
-	if _, err := hex.Decode(d[:], []byte(digits)); err != nil {
+	// All zero means "none" and has no spelling.
+	if _, err := hex.Decode(d[:], []byte(digits)); err != nil || d.IsZero() {
 		return Digest{}, badDigest(s)
 	}
 	return d, nil

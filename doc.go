@@ -11,10 +11,11 @@
 //
 // # Guarantees
 //
-// A value that a parser of this package returned is valid and canonical: it is
-// byte for byte what was parsed. Codes and verdicts are closed sets. "The other
-// side said so" and "we did not hear" are never the same error: only
-// [ErrUnknownOutcome] says that an outcome is open.
+// A resource, token or digest that a parser of this package returned is valid and
+// canonical: it is byte for byte what was parsed. A duration that does not fit is
+// refused, never wrapped. Codes and verdicts are closed sets. "The other side said
+// so" and "we did not hear" are never the same error: only [ErrUnknownOutcome]
+// says that an outcome is open.
 //
 // # Not guaranteed
 //

@@ -2,6 +2,7 @@ package lastword
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 )
@@ -105,11 +106,12 @@ type Error struct {
 // Error names operation, resource, code and way out in one line.
 func (e *Error) Error() string {
 	var b strings.Builder
-	if e.Op != "" {
-		b.WriteString(e.Op)
-		if e.Resource != "" {
-			fmt.Fprintf(&b, " %s", e.Resource)
-		}
+	b.WriteString(e.Op)
+	if e.Op != "" && e.Resource != "" {
+		b.WriteByte(' ')
+	}
+	b.WriteString(string(e.Resource))
+	if b.Len() > 0 {
 		b.WriteString(": ")
 	}
 	b.WriteString(string(e.Code))
@@ -131,13 +133,17 @@ func (e *Error) Unwrap() error { return e.Err }
 // Is matches the sentinels of this package by code.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
-	if !ok || !t.sentinel() {
+	if !ok || t == nil {
 		return false
 	}
-	return t.Code == e.Code || t.Code == CodeUnknown && e.Code == CodeMutationUnknown
+	same := t.Code == e.Code || t.Code == CodeUnknown && e.Code == CodeMutationUnknown
+	return same && t.sentinel()
 }
 
-// sentinel reports whether e is nothing but a code.
+// sentinel reports whether e is nothing but a code. An error that says more is
+// one event, and two events never match by accident.
 func (e *Error) sentinel() bool {
-	return e.Op == "" && e.Message == "" && e.Resource == "" && e.Err == nil
+	rest := *e
+	rest.Code = ""
+	return e.Code != "" && reflect.ValueOf(rest).IsZero()
 }

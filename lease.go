@@ -2,6 +2,7 @@ package lastword
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -142,10 +143,13 @@ type Status struct {
 }
 
 // ParseDuration reads a duration as Go spells it ("30s", "1m30s"), not negative.
-// Anything else, an overflow included, is [CodeInvalid]. Bounds are the caller's.
+// Anything else is [CodeInvalid], an overflow and a duration of less than 1 ns
+// included: neither may become 0, which means none or the default elsewhere.
+// Bounds are the caller's.
 func ParseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 || s[0] == '+' || s[0] == '-' {
+	lost := d == 0 && strings.ContainsAny(s, "123456789")
+	if err != nil || d < 0 || lost || s[0] == '+' || s[0] == '-' {
 		return 0, &Error{Code: CodeInvalid, Message: fmt.Sprintf("duration %q: want a number with a unit, such as 500ms, 30s or 2m", clip(s))}
 	}
 	return d, nil

@@ -28,7 +28,7 @@ func ParseResource(s string) (Resource, error) {
 		case "":
 			return "", invalidID("resource", s, "it has an empty segment (a leading, trailing or double slash)")
 		case ".", "..":
-			return "", invalidID("resource", s, "it has a segment "+segment)
+			return "", invalidID("resource", s, fmt.Sprintf("it has a segment %q", segment))
 		}
 	}
 	return Resource(s), nil

@@ -1,0 +1,136 @@
+# lastword. `make run` shows what it is for, `make test` checks everything.
+
+SHELL := bash
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help run build test check fmt generate fuzz bench clean \
+	need-go need-race tools format-check vet lint imports generated unit
+
+GO       ?= go
+BIN      := bin/lastword
+TOOLS    := .tools
+LINT     := $(TOOLS)/golangci-lint
+BUF      := PATH="$(CURDIR)/$(TOOLS):$$PATH" $(TOOLS)/buf
+VERSION   = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+FUZZTIME ?= 10s
+BENCH    ?= .
+COUNT    ?= 1
+
+# Everything is built without cgo; only the race detector needs a C compiler.
+export CGO_ENABLED := 0
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+# ---- see it -----------------------------------------------------------------
+
+# What `make run` shows, in this order. Change it here and nowhere else.
+run: build ## a paused worker overwrites its successor; then the fence refuses it; then an authority to play with
+	$(BIN) lab takeover --fence=off
+	$(BIN) lab takeover --fence=on
+	$(BIN) serve --demo
+
+build: need-go ## bin/lastword
+	@mkdir -p bin
+	$(GO) build -buildvcs=false -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN) ./cmd/lastword
+
+# ---- check it ---------------------------------------------------------------
+
+test: need-go need-race tools format-check vet lint imports generated unit ## everything that CI runs; stops at the first failure
+
+check: need-go tools format-check lint ## format and lint only, quick
+
+format-check:
+	@echo '--- format and go.mod'
+	@$(LINT) fmt --diff || { echo 'run: make fmt' >&2; exit 1; }
+	@$(GO) mod tidy -diff || { echo 'run: go mod tidy' >&2; exit 1; }
+
+vet:
+	@echo '--- build and vet'
+	@$(GO) build -buildvcs=false ./...
+	@$(GO) vet ./...
+
+lint:
+	@echo '--- lint'
+	@$(LINT) run ./...
+
+imports:
+	@echo '--- imports'
+	@$(GO) test -run 'Import|TestTable|UnknownPackage|GuardedDatabase' .
+
+generated:
+	@echo '--- schema and generated code'
+	@$(TOOLS)/buf lint
+	@set -euo pipefail; \
+	tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; mkdir "$$tmp/committed" "$$tmp/generated"; \
+	find rpc -name '*.pb.go' -print0 | tar --null -T - -cf - | tar -xf - -C "$$tmp/committed"; \
+	$(BUF) generate -o "$$tmp/generated"; \
+	cd "$$tmp" && diff -ru committed generated || { echo 'generated code differs: run: make generate' >&2; exit 1; }
+
+# Twice on purpose: SQLite without cgo is ten times slower under the race
+# detector, so heavy tests step aside in short mode and run in the second pass.
+unit:
+	@echo '--- tests, race detector on, heavy ones left out'
+	@CGO_ENABLED=1 $(GO) test -race -short -timeout 5m ./...
+	@echo '--- tests, all of them'
+	@$(GO) test -timeout 5m ./...
+
+fuzz: need-go ## every fuzz target for FUZZTIME (10s) each
+	@set -euo pipefail; \
+	pkgs=$$($(GO) list ./...); \
+	for pkg in $$pkgs; do \
+		listed=$$($(GO) test -list '^Fuzz' "$$pkg"); \
+		for target in $$(sed -n '/^Fuzz/p' <<<"$$listed"); do \
+			echo "--- $$pkg $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg"; \
+		done; \
+	done
+
+bench: need-go ## benchmarks; BENCH=regexp COUNT=10 for benchstat
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...
+
+# ---- change it --------------------------------------------------------------
+
+fmt: need-go tools ## format all Go files
+	$(LINT) fmt
+
+generate: need-go tools ## Go code from the schema
+	$(BUF) generate
+
+clean: ## remove what was built, the pinned tools included
+	rm -rf bin $(TOOLS)
+
+# ---- what the above need ----------------------------------------------------
+
+need-go:
+	@command -v $(GO) >/dev/null || { echo 'lastword needs Go 1.26 or newer, found none: https://go.dev/dl/' >&2; exit 1; }
+	@minor=$$($(GO) env GOVERSION 2>/dev/null | sed -n 's/^.*go1\.\([0-9]*\).*$$/\1/p'); \
+	[ "$${minor:-0}" -ge 26 ] || { echo "lastword needs Go 1.26 or newer, found: $$(GOTOOLCHAIN=local $(GO) version): https://go.dev/dl/" >&2; exit 1; }
+
+need-race:
+	@set -euo pipefail; \
+	missing=''; \
+	command -v git >/dev/null || missing="$$missing git"; \
+	command -v "$$(CGO_ENABLED=1 $(GO) env CC)" >/dev/null || missing="$$missing gcc libc6-dev"; \
+	[ -n "$$missing" ] || exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "--- installing$$missing"; \
+		apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
+	else \
+		echo "make test needs$$missing (the race detector is built with a C compiler); as root: apt-get install$$missing" >&2; exit 1; \
+	fi
+
+# Pinned in internal/tools/go.mod; rebuilt when a pin, or the Go that built them,
+# changes. protoc-gen-go comes from the library's own protobuf version, so that
+# generator and runtime cannot differ.
+tools:
+	@set -euo pipefail; \
+	pin=$$(cksum internal/tools/go.mod internal/tools/go.sum; $(GO) list -m google.golang.org/protobuf; $(GO) env GOVERSION); \
+	ready=yes; \
+	for tool in golangci-lint buf protoc-gen-go protoc-gen-go-grpc; do [ -x "$(TOOLS)/$$tool" ] || ready=no; done; \
+	[ "$$ready" = yes ] && [ "$$pin" = "$$(cat $(TOOLS)/pin 2>/dev/null)" ] && exit 0; \
+	echo '--- building the pinned tools, once; about two minutes'; \
+	rm -rf $(TOOLS); mkdir $(TOOLS); \
+	(cd internal/tools && $(GO) build -buildvcs=false -o ../../$(TOOLS)/ tool); \
+	$(GO) build -buildvcs=false -o $(TOOLS)/ google.golang.org/protobuf/cmd/protoc-gen-go; \
+	printf '%s\n' "$$pin" > $(TOOLS)/pin
