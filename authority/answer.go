@@ -1,0 +1,170 @@
+package authority
+
+import (
+	"errors"
+	"time"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/grant"
+	"github.com/lastword/lastword/internal/core"
+)
+
+// named gives an error its operation and resource, in a copy.
+func named(err error, op string, resource lastword.Resource) error {
+	if err == nil {
+		return nil
+	}
+	var known *lastword.Error
+	if !errors.As(err, &known) {
+		return &lastword.Error{Code: lastword.CodeInternal, Op: op, Resource: resource, Err: err}
+	}
+	e := *known
+	e.Op, e.Resource = op, resource
+	return &e
+}
+
+// refusal is the error of an answer that refuses, nil for one that accepts.
+func (a *Authority) refusal(res result) error {
+	lease := res.answer.Lease
+	switch res.answer.Code {
+	case "":
+		return nil
+	case lastword.CodeHeld:
+		return a.held(res)
+	case lastword.CodeNotHolder:
+		return notHolder(lease)
+	case lastword.CodeTenureEnded:
+		return &lastword.Error{
+			Code: lastword.CodeTenureEnded, Message: "this request was granted and its tenure has ended: " + string(res.answer.Ended.State),
+			Ended: res.answer.Ended, Hint: "acquire again with a new request id",
+		}
+	case lastword.CodeCanceled:
+		return &lastword.Error{Code: lastword.CodeCanceled, Message: "this request was cancelled", Hint: "acquire again with a new request id"}
+	case lastword.CodeRequestConflict:
+		return &lastword.Error{Code: lastword.CodeRequestConflict, Message: "this id is known with other content", Hint: "repeat it unchanged, or use a new request id"}
+	case lastword.CodeExhausted:
+		return &lastword.Error{
+			Code: lastword.CodeExhausted, Message: "the counter of this issuer epoch is used up",
+			Hint: "start a new issuer epoch, in which it begins again; after the last epoch, a new domain",
+		}
+	case lastword.CodeQuota:
+		return &lastword.Error{Code: lastword.CodeQuota, Message: res.why, Hint: "try again later"}
+	}
+	return &lastword.Error{Code: lastword.CodeInternal, Message: "unexpected answer " + string(res.answer.Code)}
+}
+
+func (a *Authority) held(res result) error {
+	lease := res.answer.Lease
+	e := &lastword.Error{Code: lastword.CodeHeld, Waiters: res.waiters, Hint: "wait for it, or try again later"}
+	if res.answer.Blocked {
+		e.Message = "free, but a delay after its last tenure is still running"
+		return e
+	}
+	e.Holder, e.Fence = lease.Owner, lease.Fence
+	e.Remaining = a.estimate(res, lease)
+	e.Message = "held by " + lease.Owner + " with fence " + lease.Fence.Text() +
+		" for another " + e.Remaining.Round(time.Millisecond).String()
+	return e
+}
+
+func notHolder(current core.Lease) error {
+	e := &lastword.Error{Code: lastword.CodeNotHolder, Message: "it is not the current tenure, or it is over", Hint: "acquire again; a new tenure has a larger fence"}
+	if current.State == lastword.StateHeld || current.State == lastword.StatePending {
+		e.Holder, e.Fence = current.Owner, current.Fence
+		e.Message = "the current tenure is that of " + current.Owner + " with fence " + current.Fence.Text()
+	}
+	return e
+}
+
+// claims are the content of a lease's grant. They depend on the stored lease
+// alone, so that a repetition signs the same bytes (R2).
+func (a *Authority) claims(resource lastword.Resource, l core.Lease) grant.Claims {
+	return grant.Claims{
+		Domain: a.cfg.Domain, Resource: resource, Owner: l.Owner, RequestID: l.RequestID,
+		LeaseID: l.ID, Fence: l.Fence, Revision: l.GrantedRevision, PolicyGeneration: l.PolicyGeneration,
+		Root: l.Root, Class: l.Class, TTL: time.Duration(l.TTL), IssuedAt: time.Unix(l.IssuedAt, 0).UTC(),
+	}
+}
+
+func (a *Authority) tenure(res result) (lastword.Tenure, error) {
+	l := res.answer.Lease
+	signed, digest, err := a.signer.Sign(l.KeyID, a.claims(res.record.Resource, l))
+	if err != nil {
+		return lastword.Tenure{}, &lastword.Error{
+			Code: lastword.CodeInternal, Message: "the grant cannot be signed", Err: err,
+			Hint: "is the key that signed it first still configured?",
+		}
+	}
+	return lastword.Tenure{
+		TenureRef:   ref(res.record.Resource, l),
+		State:       l.State,
+		Grant:       signed,
+		GrantDigest: digest,
+		Revision:    res.record.Revision, PolicyGeneration: l.PolicyGeneration,
+		Root: l.Root, Class: l.Class, TTL: time.Duration(l.TTL),
+		Remaining: a.remaining(res, l), Waited: res.waited, Repeated: res.answer.Repeated,
+		Previous: res.answer.Previous,
+	}, nil
+}
+
+func ref(resource lastword.Resource, l core.Lease) lastword.TenureRef {
+	return lastword.TenureRef{Resource: resource, Owner: l.Owner, RequestID: l.RequestID, LeaseID: l.ID, Fence: l.Fence}
+}
+
+// remaining is what a holder may trust (R25): the whole TTL of what this step
+// wrote; of what this process wrote earlier, the TTL less the time since it sent
+// the write; of anything else nothing, since another process may have watched it
+// for longer than this one knows.
+func (a *Authority) remaining(res result, l core.Lease) time.Duration {
+	ttl := time.Duration(l.TTL)
+	switch {
+	case res.extended:
+		return ttl
+	case res.own:
+		return max(0, min(ttl, ttl-(res.at-res.ownSent)))
+	}
+	return 0
+}
+
+// estimate is what people are shown: as remaining where it is known, else what
+// the store's counter still gives, 0 to TTL.
+func (a *Authority) estimate(res result, l core.Lease) time.Duration {
+	if r := a.remaining(res, l); r > 0 || res.own {
+		return r
+	}
+	if l.Deadline <= res.header.Tick+1 {
+		return 0
+	}
+	left := min(l.Deadline-res.header.Tick-1, l.Ticks)
+	return min(time.Duration(l.TTL), time.Duration(left)*time.Duration(res.header.TickSpan))
+}
+
+func (a *Authority) status(res result, q lastword.StatusQuery) (lastword.Status, error) {
+	rec, l := res.record, res.record.Lease
+	st := lastword.Status{
+		Resource: rec.Resource, State: lastword.StateFree, Revision: rec.Revision,
+		NextFence: rec.NextFence(res.header), Waiters: res.waiters, Last: rec.Previous,
+	}
+	if l.ID != "" {
+		st.State = l.State
+	}
+	if st.State == lastword.StateCanceled {
+		st.State = lastword.StateReleased
+	}
+	if st.State == lastword.StateHeld || st.State == lastword.StatePending {
+		digest, err := a.signer.Digest(l.KeyID, a.claims(rec.Resource, l))
+		if err != nil {
+			return st, &lastword.Error{Code: lastword.CodeInternal, Message: "the grant's digest cannot be made", Err: err}
+		}
+		st.Holder, st.Digest, st.TTL = ref(rec.Resource, l), digest, time.Duration(l.TTL)
+		st.Remaining = a.estimate(res, l)
+	} else {
+		_, st.Last = core.Asked(rec, nil, l.ID)
+	}
+	if q.LeaseID != "" || q.RequestID != "" {
+		var ending lastword.Ending
+		st.Asked, ending = core.Asked(rec, res.request, q.LeaseID)
+		st.AskedCompleted, st.AskedResult = ending.Completed, ending.Result
+	}
+	return st, nil
+}

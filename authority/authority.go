@@ -1,0 +1,443 @@
+// Package authority is the only issuer of leases and fencing tokens. It runs the
+// rules of internal/core over a store and signs what the store made durable.
+//
+// One goroutine per [Authority] decides. It takes whatever calls wait for it, reads
+// the records they name, applies the rules and commits all steps at once, so that
+// many callers share one fsync. Whoever queues for a resource is woken by the very
+// commit that frees it.
+//
+// # Guarantees
+//
+// A number is issued only together with its grant, in one atomic step that is
+// durable before any reply that tells of it (P2, R1). A request id that was granted
+// gets the same grant again (R2). At most one tenure of a resource is valid, and
+// none ends before its TTL has gone by (R4, R8). Several authorities may share one
+// store. A call ends with its context.
+//
+// # Not guaranteed
+//
+// That a holder which lost its lease has stopped: that is the fence's part. The
+// order of waiters across several authority processes: each keeps its own queue.
+// A waiter's place is not durable; a restarted authority begins with empty queues.
+package authority
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/grant"
+	"github.com/lastword/lastword/internal/core"
+	"github.com/lastword/lastword/store"
+)
+
+// OnRegression says what a start does that finds a regression (R10).
+type OnRegression string
+
+// The choices.
+const (
+	// Stop refuses to start with FENCE_REGRESSION until an operator confirmed.
+	Stop OnRegression = "stop"
+	// Advance confirms by itself: an epoch above everything found, the tenures
+	// found end, and first grants wait for the longest TTL.
+	Advance OnRegression = "advance"
+)
+
+// Config of an [Authority]. The zero value of every field but Domain works.
+type Config struct {
+	// Domain names the set of resources whose fences this authority issues.
+	Domain string
+	// Witness is the durable place outside the store's backup set (R10); nil
+	// keeps it in memory, which suits a store in memory only.
+	Witness Witness
+	// OnRegression is [Stop] by default.
+	OnRegression OnRegression
+
+	// Tick is the length of a tick of the store's counter when the store is new;
+	// an existing store keeps its own. 0 is 100 ms; 1 ms to 10 s.
+	Tick time.Duration
+	// MinTTL and MaxTTL bound a granted TTL; 0 is 100 ms and 24 h.
+	MinTTL, MaxTTL time.Duration
+	// MaxWait bounds how long an acquire may queue; 0 is 1 h.
+	MaxWait time.Duration
+	// LockDelay is the time between an expiry and the next grant (R3), by
+	// resource prefix; the longest prefix that matches counts.
+	LockDelay map[string]time.Duration
+	// Retention is how long a request record is kept after the end of its tenure
+	// (R2); 0 is 1 h, and never less than 10 × TTL of its tenure.
+	Retention time.Duration
+
+	// MaxWaiters bounds the waiters of one resource; 0 is 10,000.
+	MaxWaiters int
+	// MaxPerOwner bounds the calls of one owner that are under way at a time,
+	// waiting ones included; 0 is 20,000.
+	MaxPerOwner int
+	// MaxBatch bounds the calls decided in one step; 0 is 1,024.
+	MaxBatch int
+
+	// RefreshHint is how often a resource should ask for the trust bundle; 0 is
+	// 10 s.
+	RefreshHint time.Duration
+
+	// Elapsed is monotonic elapsed time; it may stop during suspend, which only
+	// lengthens leases. Now is the wall clock, for the issued-at of grants; nothing
+	// is decided by it. NewID makes lease ids. nil takes the process's own.
+	Elapsed func() time.Duration
+	Now     func() time.Time
+	NewID   func() string
+	// Logger gets what an operator should know; nil discards it. It never gets a
+	// grant or a key.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if err := lastword.CheckID("domain", c.Domain); err != nil {
+		return c, err
+	}
+	start := time.Now()
+	fill(&c.OnRegression, Stop)
+	fill(&c.Tick, 100*time.Millisecond)
+	fill(&c.MinTTL, 100*time.Millisecond)
+	fill(&c.MaxTTL, 24*time.Hour)
+	fill(&c.MaxWait, time.Hour)
+	fill(&c.Retention, time.Hour)
+	fill(&c.MaxWaiters, 10_000)
+	fill(&c.MaxPerOwner, 20_000)
+	fill(&c.MaxBatch, 1024)
+	fill(&c.RefreshHint, 10*time.Second)
+	if c.Witness == nil {
+		c.Witness = NewMemoryWitness()
+	}
+	if c.Elapsed == nil {
+		c.Elapsed = func() time.Duration { return time.Since(start) }
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.NewID == nil {
+		c.NewID = func() string { return "lease-" + strings.ToLower(rand.Text()[:20]) }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.LockDelay = maps.Clone(c.LockDelay)
+	return c, c.validate()
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.OnRegression != Stop && c.OnRegression != Advance:
+		return invalid("on-regression %q: want %s or %s", c.OnRegression, Stop, Advance)
+	case c.Tick < time.Millisecond || c.Tick > 10*time.Second:
+		return invalid("tick %v: want 1ms to 10s", c.Tick)
+	case c.MinTTL < time.Millisecond || c.MaxTTL > 24*time.Hour || c.MinTTL > c.MaxTTL:
+		return invalid("ttl bounds %v to %v: want 1ms to 24h", c.MinTTL, c.MaxTTL)
+	case c.MaxWait < 0 || c.Retention < 0 || c.RefreshHint < 0:
+		return invalid("a wait, retention or refresh hint is negative")
+	case c.MaxWaiters < 0 || c.MaxPerOwner < 0 || c.MaxBatch < 0:
+		return invalid("a bound is negative")
+	}
+	for prefix, delay := range c.LockDelay {
+		if delay < 0 || delay > 24*time.Hour {
+			return invalid("lock-delay %v of %q: want 0 to 24h", delay, prefix)
+		}
+	}
+	return nil
+}
+
+func (c Config) lockDelay(r lastword.Resource) time.Duration {
+	var longest int
+	var delay time.Duration
+	for prefix, d := range c.LockDelay {
+		if len(prefix) >= longest && strings.HasPrefix(string(r), prefix) {
+			longest, delay = len(prefix), d
+		}
+	}
+	return delay
+}
+
+// Authority issues leases for one domain. It is safe for concurrent use. It does
+// not close the store it was given.
+type Authority struct {
+	cfg    Config
+	store  store.Store
+	signer *grant.Signer
+	loop   *loop
+}
+
+// Open starts an authority on a store: it takes a new issuer epoch (R10), then
+// serves until [Authority.Close]. It fails with CodeFenceRegression when the store
+// is not where the witness saw it last.
+func Open(ctx context.Context, s store.Store, signer *grant.Signer, cfg Config) (*Authority, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, named(err, "open authority", "")
+	}
+	if signer == nil {
+		return nil, named(invalid("no signer"), "open authority", "")
+	}
+	run, err := start(ctx, s, cfg)
+	if err != nil {
+		return nil, named(err, "open authority", "")
+	}
+	a := &Authority{cfg: cfg, store: s, signer: signer}
+	a.loop = newLoop(s, cfg, run)
+	go a.loop.run()
+	return a, nil
+}
+
+// Close stops deciding. Calls that wait end with CodeUnavailable; what was granted
+// stays granted.
+func (a *Authority) Close() error {
+	a.loop.stop()
+	return nil
+}
+
+// Acquire grants a tenure, or refuses with CodeHeld, after the request's Wait if it
+// has one (R1 to R3). A repetition of a granted request id gets the same grant, or
+// CodeTenureEnded (R2). If ctx ends while the step is being committed the outcome
+// is CodeUnknown: repeat it with the same request id, or cancel it.
+func (a *Authority) Acquire(ctx context.Context, r lastword.AcquireRequest) (lastword.Tenure, error) {
+	if r.Class == "" {
+		r.Class = lastword.ClassWrite
+	}
+	if err := a.checkAcquire(r); err != nil {
+		return lastword.Tenure{}, named(err, "acquire", r.Resource)
+	}
+	c := newCall(kindAcquire, r.Owner, store.Query{Resource: r.Resource, Owner: r.Owner, RequestID: r.RequestID})
+	c.extends, c.wait = true, r.Wait > 0
+	delay := a.cfg.lockDelay(r.Resource)
+	id, issued := a.cfg.NewID(), a.cfg.Now().Unix()
+	c.decide = func(rec core.Record, req *core.Request, h core.Header, clock core.Clock) (core.Change, core.Answer) {
+		in := core.AcquireInput{
+			Owner: r.Owner, RequestID: r.RequestID,
+			TTL: core.Span(r.TTL), Ticks: core.Ticks(core.Span(r.TTL), h.TickSpan),
+			Root: r.Root, Class: r.Class,
+			LeaseID: id, KeyID: a.signer.KeyID(), IssuedAt: issued,
+			LockDelay: core.Span(delay),
+		}
+		if delay > 0 {
+			in.LockDelayTicks = core.Ticks(core.Span(delay), h.TickSpan)
+		}
+		return core.Acquire(rec, req, h, clock, in)
+	}
+	res, err := a.loop.submit(ctx, c, r.Wait)
+	if err != nil {
+		return lastword.Tenure{}, named(err, "acquire", r.Resource)
+	}
+	if err := a.refusal(res); err != nil {
+		return lastword.Tenure{}, named(err, "acquire", r.Resource)
+	}
+	return a.granted(res)
+}
+
+// granted is the tenure of an acquire that was accepted. Nobody is told that they
+// hold what has lapsed meanwhile (R3).
+func (a *Authority) granted(res result) (lastword.Tenure, error) {
+	t, err := a.tenure(res)
+	if err != nil {
+		return lastword.Tenure{}, named(err, "acquire", res.record.Resource)
+	}
+	if !res.answer.Repeated && a.cfg.Elapsed()-res.sent >= t.TTL {
+		return lastword.Tenure{}, named(&lastword.Error{
+			Code: lastword.CodeTenureEnded, Message: "it lapsed before its grant could be delivered",
+			Ended: lastword.Ending{State: lastword.StateExpired, Fence: t.Fence, LeaseID: t.LeaseID, Owner: t.Owner},
+			Hint:  "acquire again with a new request id and a longer ttl",
+		}, "acquire", res.record.Resource)
+	}
+	return t, nil
+}
+
+// Renew extends the tenure that ref names, and no other, to now + granted TTL (R5).
+// The answer is CodeNotHolder if it does not match or is over; that is definite.
+func (a *Authority) Renew(ctx context.Context, ref lastword.TenureRef) (lastword.Tenure, error) {
+	res, err := a.step(ctx, "renew", ref, func(rec core.Record, _ *core.Request, h core.Header, c core.Clock) (core.Change, core.Answer) {
+		return core.Renew(rec, h, c, ref)
+	})
+	if err != nil {
+		return lastword.Tenure{}, err
+	}
+	t, err := a.tenure(res)
+	return t, named(err, "renew", ref.Resource)
+}
+
+// Release ends the tenure that ref names (R6). Repeated, it answers the same while
+// the request record lives.
+func (a *Authority) Release(ctx context.Context, ref lastword.TenureRef) error {
+	_, err := a.step(ctx, "release", ref, func(rec core.Record, req *core.Request, h core.Header, c core.Clock) (core.Change, core.Answer) {
+		return core.Release(rec, req, h, c, ref)
+	})
+	return err
+}
+
+// Complete stores the result of the tenure that ref names (R6b). Repeated with the
+// same result it answers the same; with another one it is CodeRequestConflict.
+func (a *Authority) Complete(ctx context.Context, ref lastword.TenureRef, result []byte) error {
+	if len(result) > lastword.MaxResultBytes {
+		return named(invalid("the result has %d bytes, more than %d", len(result), lastword.MaxResultBytes), "complete", ref.Resource)
+	}
+	_, err := a.step(ctx, "complete", ref, func(rec core.Record, req *core.Request, h core.Header, c core.Clock) (core.Change, core.Answer) {
+		return core.Complete(rec, req, h, c, ref, result)
+	})
+	return err
+}
+
+// Cancel ends the tenure or the waiting of one request id, and makes a later
+// acquire with it be refused with CodeCanceled (R6a). It may be repeated.
+func (a *Authority) Cancel(ctx context.Context, resource lastword.Resource, owner, requestID string) error {
+	if err := checkRequest(resource, owner, requestID); err != nil {
+		return named(err, "cancel", resource)
+	}
+	c := newCall(kindHolder, owner, store.Query{Resource: resource, Owner: owner, RequestID: requestID})
+	c.cancels = true
+	c.decide = func(rec core.Record, req *core.Request, h core.Header, clock core.Clock) (core.Change, core.Answer) {
+		return core.Cancel(rec, req, h, clock, owner, requestID)
+	}
+	res, err := a.loop.submit(ctx, c, 0)
+	if err == nil {
+		err = a.refusal(res)
+	}
+	return named(err, "cancel", resource)
+}
+
+// Revoke ends the tenure that has this very fence, for an operator (R7). operator
+// and reason go to the audit log.
+func (a *Authority) Revoke(ctx context.Context, resource lastword.Resource, fence lastword.Token, operator, reason string) error {
+	if err := checkRevoke(resource, fence, operator, reason); err != nil {
+		return named(err, "revoke", resource)
+	}
+	c := newCall(kindHolder, operator, store.Query{Resource: resource})
+	c.decide = func(rec core.Record, _ *core.Request, h core.Header, clock core.Clock) (core.Change, core.Answer) {
+		return core.Revoke(rec, h, clock, fence)
+	}
+	res, err := a.loop.submit(ctx, c, 0)
+	if err == nil {
+		err = a.refusal(res)
+	}
+	a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "revoke",
+		slog.String("resource", string(resource)), slog.Uint64("fence", uint64(fence)),
+		slog.String("operator", operator), slog.String("reason", reason), slog.Bool("done", err == nil))
+	return named(err, "revoke", resource)
+}
+
+// step runs one of the calls that name a tenure.
+func (a *Authority) step(ctx context.Context, op string, ref lastword.TenureRef, decide decision) (result, error) {
+	if err := checkRef(ref); err != nil {
+		return result{}, named(err, op, ref.Resource)
+	}
+	c := newCall(kindHolder, ref.Owner, store.Query{Resource: ref.Resource, Owner: ref.Owner, RequestID: ref.RequestID, LeaseID: ref.LeaseID})
+	c.extends = op == "renew"
+	c.decide = decide
+	res, err := a.loop.submit(ctx, c, 0)
+	if err == nil {
+		err = a.refusal(res)
+	}
+	return res, named(err, op, ref.Resource)
+}
+
+// Status is linearizable (R9). It settles first what this process has watched
+// lapse, so that EXPIRED is told only once it is durable (R8).
+func (a *Authority) Status(ctx context.Context, q lastword.StatusQuery) (lastword.Status, error) {
+	if _, err := lastword.ParseResource(string(q.Resource)); err != nil {
+		return lastword.Status{}, named(err, "status", "")
+	}
+	if (q.Owner == "") != (q.RequestID == "") {
+		return lastword.Status{}, named(invalid("a request id is named together with its owner"), "status", q.Resource)
+	}
+	c := newCall(kindStatus, q.Owner, store.Query{Resource: q.Resource, Owner: q.Owner, RequestID: q.RequestID, LeaseID: q.LeaseID})
+	c.decide = func(rec core.Record, _ *core.Request, h core.Header, clock core.Clock) (core.Change, core.Answer) {
+		return core.Look(rec, h, clock)
+	}
+	res, err := a.loop.submit(ctx, c, 0)
+	if err == nil {
+		var st lastword.Status
+		if st, err = a.status(res, q); err == nil {
+			return st, nil
+		}
+	}
+	return lastword.Status{}, named(err, "status", q.Resource)
+}
+
+// Bundle is the trust bundle that verifies this authority's grants, as JWKS.
+func (a *Authority) Bundle(ctx context.Context) ([]byte, error) {
+	epoch, err := a.loop.epoch()
+	if err != nil {
+		return nil, named(err, "bundle", "")
+	}
+	b, err := a.signer.Bundle(grant.BundleInfo{
+		// The content changes with the epoch only, and both only grow.
+		Sequence: uint64(epoch) + 1, CurrentEpoch: epoch, RefreshHint: a.cfg.RefreshHint,
+	})
+	if err != nil {
+		return nil, named(err, "bundle", "")
+	}
+	return b.Marshal()
+}
+
+// Epoch is the issuer epoch that this authority grants under.
+func (a *Authority) Epoch() (uint32, error) { return a.loop.epoch() }
+
+func (a *Authority) checkAcquire(r lastword.AcquireRequest) error {
+	if err := checkRequest(r.Resource, r.Owner, r.RequestID); err != nil {
+		return err
+	}
+	if err := lastword.CheckID("class", string(r.Class)); err != nil {
+		return err
+	}
+	if r.TTL < a.cfg.MinTTL || r.TTL > a.cfg.MaxTTL {
+		return invalid("ttl %v: want %v to %v", r.TTL, a.cfg.MinTTL, a.cfg.MaxTTL)
+	}
+	if r.Wait < 0 || r.Wait > a.cfg.MaxWait {
+		return invalid("wait %v: want 0 to %v", r.Wait, a.cfg.MaxWait)
+	}
+	return nil
+}
+
+func checkRequest(resource lastword.Resource, owner, requestID string) error {
+	if _, err := lastword.ParseResource(string(resource)); err != nil {
+		return err
+	}
+	if err := lastword.CheckID("owner", owner); err != nil {
+		return err
+	}
+	return lastword.CheckID("request id", requestID)
+}
+
+func checkRef(ref lastword.TenureRef) error {
+	if err := checkRequest(ref.Resource, ref.Owner, ref.RequestID); err != nil {
+		return err
+	}
+	if !ref.Fence.Valid() {
+		return invalid("fence %d: want 1 to %d", ref.Fence, lastword.MaxToken)
+	}
+	return lastword.CheckID("lease id", ref.LeaseID)
+}
+
+func checkRevoke(resource lastword.Resource, fence lastword.Token, operator, reason string) error {
+	if _, err := lastword.ParseResource(string(resource)); err != nil {
+		return err
+	}
+	if !fence.Valid() {
+		return invalid("fence %d: name the fence that is to be revoked", fence)
+	}
+	if err := lastword.CheckID("operator", operator); err != nil {
+		return err
+	}
+	return lastword.CheckID("reason", reason)
+}
+
+func invalid(format string, args ...any) *lastword.Error {
+	return &lastword.Error{Code: lastword.CodeInvalid, Message: fmt.Sprintf(format, args...)}
+}
