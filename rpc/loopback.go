@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/lastword/lastword"
@@ -57,9 +58,9 @@ func notLoopback(addr, why string) error {
 func splitAddress(addr string) (host string, err error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err == nil {
-		_, err = net.LookupPort("tcp", port)
+		_, err = strconv.ParseUint(port, 10, 16)
 	}
-	if err != nil || port == "" {
+	if err != nil {
 		return "", &lastword.Error{Code: lastword.CodeInvalid, Message: fmt.Sprintf("address %q: want host:port", clip(addr, 64)), Hint: "such as 127.0.0.1:7420"}
 	}
 	return host, nil

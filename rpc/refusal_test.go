@@ -19,7 +19,7 @@ import (
 	wire "github.com/lastword/lastword/rpc/lastword/v1"
 )
 
-func wantCode(t *testing.T, err error, code lastword.Code) *lastword.Error {
+func wantCode(t *testing.T, err error, code lastword.Code) lastword.Error {
 	t.Helper()
 	var e *lastword.Error
 	if !errors.As(err, &e) {
@@ -28,7 +28,7 @@ func wantCode(t *testing.T, err error, code lastword.Code) *lastword.Error {
 	if e.Code != code {
 		t.Fatalf("err = %v, want %s", err, code)
 	}
-	return e
+	return *e
 }
 
 var reasons = map[lastword.Code]codes.Code{
