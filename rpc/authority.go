@@ -1,0 +1,55 @@
+package rpc
+
+import (
+	"context"
+
+	"github.com/lastword/lastword"
+)
+
+// Authority is what the wire serves. Implementations are safe for concurrent use
+// and return errors that are, or wrap, a [*lastword.Error]; of any other error the
+// caller is told only that the outcome is unknown. [*Client] satisfies it too.
+type Authority interface {
+	// Acquire asks for one tenure (R1 to R3). It returns early when ctx ends.
+	Acquire(ctx context.Context, r lastword.AcquireRequest) (lastword.Tenure, error)
+	// Renew extends the tenure (R5).
+	Renew(ctx context.Context, ref lastword.TenureRef) (lastword.Tenure, error)
+	// Release ends the tenure (R6).
+	Release(ctx context.Context, ref lastword.TenureRef) error
+	// Complete stores the tenure's result, at most [lastword.MaxResultBytes] (R6b).
+	Complete(ctx context.Context, ref lastword.TenureRef, result []byte) error
+	// Cancel ends the tenure or the waiting of one attempt (R6a).
+	Cancel(ctx context.Context, resource lastword.Resource, owner, requestID string) error
+	// Status tells the state of a resource and of one tenure (R9).
+	Status(ctx context.Context, q lastword.StatusQuery) (lastword.Status, error)
+	// Bundle is the serialized trust bundle, a JSON Web Key Set.
+	Bundle(ctx context.Context) ([]byte, error)
+}
+
+// MaxRequestBytes is the largest request that a server reads.
+const MaxRequestBytes = 64 << 10
+
+// maxAnswerBytes is the largest answer that a client reads: far above every
+// answer of this service, far below what would hurt.
+const maxAnswerBytes = 1 << 20
+
+// maxHeaderBytes bounds the headers and trailers of a call. Refusals travel in
+// trailers, and 8 KiB is what the strictest gRPC libraries accept.
+const maxHeaderBytes = 8 << 10
+
+// operation is one call of the service. One that mutates can leave its outcome
+// open; one that only reads has none.
+type operation struct {
+	name    string
+	mutates bool
+}
+
+var (
+	opAcquire  = operation{"acquire", true}
+	opRenew    = operation{"renew", true}
+	opRelease  = operation{"release", true}
+	opComplete = operation{"complete", true}
+	opCancel   = operation{"cancel", true}
+	opStatus   = operation{"status", false}
+	opBundle   = operation{"bundle", false}
+)

@@ -1,0 +1,225 @@
+package rpc
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/lastword/lastword"
+	wire "github.com/lastword/lastword/rpc/lastword/v1"
+)
+
+// ServerConfig bounds a [Server]. The zero value works; 0 in a field is its
+// default. No value may be negative.
+type ServerConfig struct {
+	// MaxWait is the longest wait of an acquire; a longer one is refused. Default
+	// 1 h.
+	MaxWait time.Duration
+	// MaxStreams bounds the calls under way on one connection, waiting ones
+	// included; a caller's further calls wait on its side. Default 1024.
+	MaxStreams uint32
+	// HandshakeTimeout is how long a new connection may take until it is ready
+	// for calls. Default 5 s.
+	HandshakeTimeout time.Duration
+	// RequestTimeout is how long a request may take to arrive after its headers.
+	// Default 10 s.
+	RequestTimeout time.Duration
+	// MaxIdle is how long a connection without calls is kept. Default 15 min;
+	// clients reconnect by themselves.
+	MaxIdle time.Duration
+	// PingEvery is the silence after which the server asks whether a caller is
+	// still there; one that does not answer for PingEvery/2 is gone, and its waits
+	// end. At least 1 s. Default 20 s.
+	PingEvery time.Duration
+
+	// Identify tells who is calling, from what the transport proved. When it is
+	// set, its answer is the owner of every request; a request that names another
+	// is refused as UNVERIFIED, and so is a caller for whom it fails. A failure
+	// that is a *lastword.Error is told as it is. Nil: an owner is what the caller
+	// says.
+	Identify func(ctx context.Context) (owner string, err error)
+	// Credentials secure the transport. Nil: plain text.
+	Credentials credentials.TransportCredentials
+	// Logger gets panics and failures of the authority. Nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// validate fills in the defaults.
+func (c *ServerConfig) validate() error {
+	for _, f := range []struct {
+		name  string
+		value *time.Duration
+		want  time.Duration
+	}{
+		{"MaxWait", &c.MaxWait, time.Hour},
+		{"HandshakeTimeout", &c.HandshakeTimeout, 5 * time.Second},
+		{"RequestTimeout", &c.RequestTimeout, 10 * time.Second},
+		{"MaxIdle", &c.MaxIdle, 15 * time.Minute},
+		{"PingEvery", &c.PingEvery, 20 * time.Second},
+	} {
+		if *f.value < 0 {
+			return invalid("server configuration: %s is %s, less than 0", f.name, *f.value)
+		}
+		if *f.value == 0 {
+			*f.value = f.want
+		}
+	}
+	if c.PingEvery < time.Second {
+		return invalid("server configuration: PingEvery is %s, less than 1s", c.PingEvery)
+	}
+	if c.MaxStreams == 0 {
+		c.MaxStreams = 1024
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return nil
+}
+
+// Server serves an [Authority] over gRPC. Its methods are safe for concurrent
+// use.
+type Server struct {
+	cfg    ServerConfig
+	err    error // of the configuration
+	grpc   *grpc.Server
+	health *healthService
+	stop   context.CancelFunc
+}
+
+// NewServer makes a server of a. It listens nowhere until [Server.Serve], which
+// also reports a configuration that is not valid.
+func NewServer(a Authority, cfg ServerConfig) *Server {
+	s := &Server{}
+	s.err = cfg.validate()
+	s.cfg = cfg
+	stopping, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	if s.err != nil {
+		return s
+	}
+	svc := &service{authority: a, cfg: cfg, stopping: stopping}
+	s.health = &healthService{Server: health.NewServer(), stopping: stopping}
+	s.SetServing(false)
+	s.grpc = grpc.NewServer(s.options(svc)...)
+	wire.RegisterAuthorityServiceServer(s.grpc, svc)
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	reflection.Register(s.grpc)
+	return s
+}
+
+func (s *Server) options(svc *service) []grpc.ServerOption {
+	opts := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(MaxRequestBytes),
+		grpc.MaxSendMsgSize(maxAnswerBytes),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.MaxConcurrentStreams(s.cfg.MaxStreams),
+		grpc.ConnectionTimeout(s.cfg.HandshakeTimeout),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: s.cfg.MaxIdle,
+			Time:              s.cfg.PingEvery,
+			Timeout:           s.cfg.PingEvery / 2,
+		}),
+		// A client that pings more often than its own default is cut off.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+		grpc.InTapHandle(arrivalLimit(s.cfg.RequestTimeout)),
+		grpc.UnaryInterceptor(svc.unary),
+		grpc.StreamInterceptor(svc.stream),
+		grpc.UnknownServiceHandler(unknownMethod),
+	}
+	if s.cfg.Credentials != nil {
+		opts = append(opts, grpc.Creds(s.cfg.Credentials))
+	}
+	return opts
+}
+
+// Serve accepts connections of lis, which it closes in the end, until
+// [Server.Shutdown]; it then returns nil. Health is SERVING from now on. Without
+// identities, [ServerConfig.Identify] with [ServerConfig.Credentials], it refuses
+// a TCP listener that is not on loopback.
+func (s *Server) Serve(lis net.Listener) error {
+	err := s.err
+	if tcp, ok := lis.Addr().(*net.TCPAddr); ok && err == nil && !tcp.IP.IsLoopback() &&
+		(s.cfg.Identify == nil || s.cfg.Credentials == nil) {
+		err = notLoopback(lis.Addr().String(), "it is not a loopback address")
+	}
+	if err != nil {
+		_ = lis.Close() // the refusal is what matters
+		return err
+	}
+	s.SetServing(true)
+	if err := s.grpc.Serve(lis); err != nil {
+		return &lastword.Error{Code: lastword.CodeUnavailable, Op: "serve", Message: "the listener failed", Err: err}
+	}
+	return nil
+}
+
+// SetServing tells the health service whether the authority is ready. Calls are
+// handled either way; after [Server.Shutdown] it has no effect.
+func (s *Server) SetServing(ready bool) {
+	if s.health == nil {
+		return
+	}
+	state := healthpb.HealthCheckResponse_NOT_SERVING
+	if ready {
+		state = healthpb.HealthCheckResponse_SERVING
+	}
+	s.health.SetServingStatus("", state)
+	s.health.SetServingStatus(wire.AuthorityService_ServiceDesc.ServiceName, state)
+}
+
+// Shutdown stops the server: health is NOT_SERVING, listeners are closed, waits
+// end, and other calls under way may finish. When ctx ends first, connections are
+// cut, and it returns an error of [lastword.CodeUnknown]: callers of the calls
+// that were cut off do not know their outcome. It does not wait for an authority
+// that ignores its context.
+func (s *Server) Shutdown(ctx context.Context) error {
+	defer s.stop()
+	if s.grpc == nil {
+		return nil
+	}
+	s.health.Shutdown()
+	s.stop()
+	graceful := make(chan struct{})
+	go func() {
+		defer close(graceful)
+		s.grpc.GracefulStop()
+	}()
+	select {
+	case <-graceful:
+		return nil
+	case <-ctx.Done():
+		s.grpc.Stop()
+		return &lastword.Error{Code: lastword.CodeUnknown, Op: "shutdown", Message: "calls were cut off; their callers do not know the outcome", Err: context.Cause(ctx)}
+	}
+}
+
+// healthService ends the watches of the standard service at shutdown, which would
+// otherwise outlast every graceful stop.
+type healthService struct {
+	*health.Server
+	stopping context.Context
+}
+
+// Watch implements the standard service.
+func (h *healthService) Watch(r *healthpb.HealthCheckRequest, stream healthpb.Health_WatchServer) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	defer context.AfterFunc(h.stopping, cancel)()
+	return h.Server.Watch(r, &watchStream{stream, ctx})
+}
+
+type watchStream struct {
+	healthpb.Health_WatchServer
+	ctx context.Context
+}
+
+// Context implements grpc.ServerStream.
+func (w *watchStream) Context() context.Context { return w.ctx }

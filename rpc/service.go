@@ -1,0 +1,208 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/lastword/lastword"
+	wire "github.com/lastword/lastword/rpc/lastword/v1"
+)
+
+// service turns calls into calls of the authority.
+type service struct {
+	wire.UnimplementedAuthorityServiceServer
+	authority Authority
+	cfg       ServerConfig
+	stopping  context.Context // ends when the server begins to shut down
+}
+
+// Acquire implements the service.
+func (s *service) Acquire(ctx context.Context, m *wire.AcquireRequest) (*wire.AcquireResponse, error) {
+	read := func() (r lastword.AcquireRequest, err error) {
+		if err := s.identify(ctx, &m.Owner, true); err != nil {
+			return r, err
+		}
+		if r, err = acquireRequest(m); err == nil && r.Wait > s.cfg.MaxWait {
+			return r, invalid("wait %s: it is longer than %s, the longest this authority lets a caller wait", r.Wait, s.cfg.MaxWait)
+		}
+		return r, err
+	}
+	return handle(ctx, s, opAcquire, m.GetResource(), read, func(r lastword.AcquireRequest) (*wire.AcquireResponse, error) {
+		ctx, cancel := ctx, func() {}
+		if r.Wait > 0 {
+			ctx, cancel = s.untilShutdown(ctx)
+		}
+		defer cancel()
+		t, err := s.authority.Acquire(ctx, r)
+		return &wire.AcquireResponse{Tenure: tenureMessage(t)}, err
+	})
+}
+
+// Renew implements the service.
+func (s *service) Renew(ctx context.Context, m *wire.RenewRequest) (*wire.RenewResponse, error) {
+	return handle(ctx, s, opRenew, m.GetResource(), s.ref(ctx, m, &m.Owner), func(ref lastword.TenureRef) (*wire.RenewResponse, error) {
+		t, err := s.authority.Renew(ctx, ref)
+		return &wire.RenewResponse{Tenure: tenureMessage(t)}, err
+	})
+}
+
+// Release implements the service.
+func (s *service) Release(ctx context.Context, m *wire.ReleaseRequest) (*wire.ReleaseResponse, error) {
+	return handle(ctx, s, opRelease, m.GetResource(), s.ref(ctx, m, &m.Owner), func(ref lastword.TenureRef) (*wire.ReleaseResponse, error) {
+		return &wire.ReleaseResponse{}, s.authority.Release(ctx, ref)
+	})
+}
+
+// Complete implements the service.
+func (s *service) Complete(ctx context.Context, m *wire.CompleteRequest) (*wire.CompleteResponse, error) {
+	read := func() (lastword.TenureRef, error) {
+		if err := s.identify(ctx, &m.Owner, true); err != nil {
+			return lastword.TenureRef{}, err
+		}
+		return completion(m)
+	}
+	return handle(ctx, s, opComplete, m.GetResource(), read, func(ref lastword.TenureRef) (*wire.CompleteResponse, error) {
+		return &wire.CompleteResponse{}, s.authority.Complete(ctx, ref, m.GetResult())
+	})
+}
+
+// Cancel implements the service.
+func (s *service) Cancel(ctx context.Context, m *wire.CancelRequest) (*wire.CancelResponse, error) {
+	read := func() (attempt, error) {
+		if err := s.identify(ctx, &m.Owner, true); err != nil {
+			return attempt{}, err
+		}
+		return cancelRequest(m)
+	}
+	return handle(ctx, s, opCancel, m.GetResource(), read, func(a attempt) (*wire.CancelResponse, error) {
+		return &wire.CancelResponse{}, s.authority.Cancel(ctx, a.resource, a.owner, a.requestID)
+	})
+}
+
+// Status implements the service.
+func (s *service) Status(ctx context.Context, m *wire.StatusRequest) (*wire.StatusResponse, error) {
+	read := func() (lastword.StatusQuery, error) {
+		// A resource asks about tenures of others by their lease id: only a
+		// question by request id is about an owner.
+		if err := s.identify(ctx, &m.Owner, m.GetRequestId() != ""); err != nil {
+			return lastword.StatusQuery{}, err
+		}
+		return statusQuery(m)
+	}
+	return handle(ctx, s, opStatus, m.GetResource(), read, func(q lastword.StatusQuery) (*wire.StatusResponse, error) {
+		st, err := s.authority.Status(ctx, q)
+		return &wire.StatusResponse{Status: statusMessage(st)}, err
+	})
+}
+
+// Bundle implements the service. It asks for no identity: the bundle is public,
+// and who cannot prove an identity yet may need it.
+func (s *service) Bundle(ctx context.Context, m *wire.BundleRequest) (*wire.BundleResponse, error) {
+	read := func() (struct{}, error) { return struct{}{}, checkKnown(m) }
+	return handle(ctx, s, opBundle, "", read, func(struct{}) (*wire.BundleResponse, error) {
+		b, err := s.authority.Bundle(ctx)
+		return &wire.BundleResponse{Bundle: b}, err
+	})
+}
+
+// ref reads a request that names a tenure.
+func (s *service) ref(ctx context.Context, m refMessage, owner *string) func() (lastword.TenureRef, error) {
+	return func() (lastword.TenureRef, error) {
+		if err := s.identify(ctx, owner, true); err != nil {
+			return lastword.TenureRef{}, err
+		}
+		return tenureRef(m)
+	}
+}
+
+// identify settles who the caller is. Where callers are authenticated, the
+// identity replaces an owner that is left out, and another one is refused.
+func (s *service) identify(ctx context.Context, owner *string, needed bool) error {
+	if s.cfg.Identify == nil {
+		if needed {
+			return lastword.CheckID("owner", *owner)
+		}
+		return nil
+	}
+	id, err := s.cfg.Identify(ctx)
+	if err != nil {
+		if e := (*lastword.Error)(nil); errors.As(err, &e) {
+			return err
+		}
+		return &lastword.Error{Code: lastword.CodeUnverified, Message: "the caller's identity could not be established", Err: err}
+	}
+	if err := lastword.CheckID("owner", id); err != nil {
+		return &lastword.Error{Code: lastword.CodeInternal, Message: "the caller's identity cannot serve as an owner", Err: err}
+	}
+	if *owner != "" && *owner != id {
+		return &lastword.Error{
+			Code:    lastword.CodeUnverified,
+			Message: "the owner of the request is not the caller's identity",
+			Hint:    "leave the owner out, or name your own identity",
+		}
+	}
+	if needed {
+		*owner = id
+	}
+	return nil
+}
+
+// untilShutdown ends ctx when the server begins to shut down: a wait may last
+// longer than anybody waits for a shutdown. Its cause is deliberately no error of
+// ours: whether a tenure was granted meanwhile is the authority's to say.
+func (s *service) untilShutdown(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.stopping, func() { cancel(errStopping) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+var errStopping = errors.New("the server is shutting down")
+
+// handle reads the request, calls the authority, and turns errors into refusals.
+func handle[Q, A any](ctx context.Context, s *service, op operation, resource string, read func() (Q, error), call func(Q) (*A, error)) (*A, error) {
+	q, err := read()
+	if err != nil {
+		// Nothing was asked of the authority, so nothing is unknown.
+		return nil, s.refuse(ctx, operation{op.name, false}, resource, err)
+	}
+	a, err := protect(ctx, s, op, resource, func() (*A, error) { return call(q) })
+	if err != nil {
+		return nil, s.refuse(ctx, op, resource, err)
+	}
+	return a, nil
+}
+
+// refuse is err as the caller gets it. What the authority itself did wrong is
+// logged with its cause, which the caller is not told.
+func (s *service) refuse(ctx context.Context, op operation, resource string, err error) error {
+	e := asError(op, err)
+	if ownFault(e.Code) && !errors.Is(err, errPanicked) { // a panic is logged with its stack
+		s.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "call failed", slog.String("op", op.name),
+			slog.String("resource", clip(resource, lastword.MaxIDBytes)), slog.Any("error", err))
+	}
+	known, _ := lastword.ParseResource(resource)
+	return refusalStatus(op, known, e).Err()
+}
+
+func ownFault(c lastword.Code) bool {
+	return c == lastword.CodeInternal || c == lastword.CodeUnknown || c == lastword.CodeMutationUnknown || c == lastword.CodeUnavailable
+}
+
+// protect turns a panic into an error. What a panic interrupted may have been
+// done, so a mutation is then unknown, not INTERNAL, which says "not done".
+func protect[A any](ctx context.Context, s *service, op operation, resource string, call func() (*A, error)) (a *A, err error) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		s.cfg.Logger.LogAttrs(ctx, slog.LevelError, "panic", slog.String("op", op.name),
+			slog.String("resource", clip(resource, lastword.MaxIDBytes)), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+		a, err = nil, errPanicked
+	}()
+	return call()
+}
+
+var errPanicked = errors.New("it panicked")
