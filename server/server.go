@@ -1,0 +1,253 @@
+// Package server runs an authority as a service: it opens the store, the signing
+// key, the witness and the listener, and takes them down again in the right order.
+//
+// # Guarantees
+//
+// [Open] either gives a server that owns all it needs, or fails with one error that
+// names what was wrong and leaves nothing open and no address taken. The listener is
+// taken first, so that a second server on the same address touches no file.
+// [Server.Serve] returns when its context ends, after the calls under way have been
+// answered or their time is over.
+//
+// # Not guaranteed
+//
+// Until callers have identities an owner is what a caller says; the server
+// therefore listens on loopback only.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	_ "modernc.org/sqlite" // the embedded engine, without cgo
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/authority"
+	"github.com/lastword/lastword/grant"
+	"github.com/lastword/lastword/rpc"
+	"github.com/lastword/lastword/store"
+	"github.com/lastword/lastword/store/sqlstore"
+)
+
+// DefaultGRPC is the address of the gRPC listener.
+const DefaultGRPC = "127.0.0.1:7420"
+
+// Config of a [Server]. Store and Domain are required.
+type Config struct {
+	// Store is where the authority keeps its state: "sqlite:PATH".
+	Store string
+	// Domain names the set of resources whose fences it issues.
+	Domain string
+	// GRPC is the listen address; "" is [DefaultGRPC]. Port 0 takes a free one.
+	GRPC string
+	// KeyFile holds the signing key, and is made at the first start; "" is PATH.key
+	// beside the store.
+	KeyFile string
+	// Witness is "file:PATH"; "" is a file beside the store (R10).
+	Witness string
+	// OnRegression is "stop" (default) or "advance".
+	OnRegression string
+	// LockDelay is the time between an expiry and the next grant, by prefix (R3).
+	LockDelay map[string]time.Duration
+	// DrainTimeout bounds how long calls under way are waited for; 0 is 5 s.
+	DrainTimeout time.Duration
+	// Authority adjusts what is not named above; Domain, Witness, OnRegression,
+	// LockDelay and Logger are taken from here.
+	Authority authority.Config
+	// Logger gets what an operator should know; nil discards.
+	Logger *slog.Logger
+}
+
+// Server is a running authority with its listener. It is safe for concurrent use.
+type Server struct {
+	cfg       Config
+	listener  net.Listener
+	store     store.Store
+	authority *authority.Authority
+	rpc       *rpc.Server
+}
+
+// Open makes everything ready to serve. It fails with [lastword.CodeInvalid] for
+// what the caller has to change, and with [lastword.CodeUnavailable] for what is
+// taken or out of reach.
+func Open(ctx context.Context, cfg Config) (*Server, error) {
+	s, err := open(ctx, cfg)
+	if err != nil {
+		return nil, opened(err)
+	}
+	return s, nil
+}
+
+func open(ctx context.Context, cfg Config) (s *Server, err error) {
+	if cfg, err = cfg.withDefaults(); err != nil {
+		return nil, err
+	}
+	path, err := storePath(cfg.Store)
+	if err != nil {
+		return nil, err
+	}
+	witness, err := witnessFile(cfg.Witness, path)
+	if err != nil {
+		return nil, err
+	}
+	s = &Server{cfg: cfg}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.release())
+		}
+	}()
+	if s.listener, err = listen(ctx, cfg.GRPC); err != nil {
+		return nil, err
+	}
+	if s.store, err = sqlstore.Open(ctx, path, sqlstore.Config{Driver: "sqlite"}); err != nil {
+		return nil, err
+	}
+	signer, err := s.signer(path)
+	if err != nil {
+		return nil, err
+	}
+	a := cfg.Authority
+	a.Domain, a.Witness, a.Logger = cfg.Domain, authority.NewFileWitness(witness), cfg.Logger
+	a.OnRegression, a.LockDelay = authority.OnRegression(cfg.OnRegression), cfg.LockDelay
+	if s.authority, err = authority.Open(ctx, s.store, signer, a); err != nil {
+		return nil, err
+	}
+	s.rpc = rpc.NewServer(s.authority, rpc.ServerConfig{Logger: cfg.Logger})
+	return s, nil
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.GRPC == "" {
+		c.GRPC = DefaultGRPC
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = 5 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.DrainTimeout < 0 {
+		return c, invalid("drain time-out %v is negative", c.DrainTimeout)
+	}
+	if err := lastword.CheckID("domain", c.Domain); err != nil {
+		return c, err
+	}
+	return c, rpc.LoopbackOnly(c.GRPC)
+}
+
+// storePath reads "sqlite:PATH". Other engines come as packages of their own.
+func storePath(url string) (string, error) {
+	path, ok := strings.CutPrefix(url, "sqlite:")
+	switch {
+	case !ok:
+		return "", &lastword.Error{
+			Code: lastword.CodeInvalid, Message: fmt.Sprintf("store %q: this server knows sqlite:PATH only", url),
+			Hint: "for example sqlite:/var/lib/lastword/lastword.db",
+		}
+	case path == "" || strings.ContainsAny(path, "?#\x00"):
+		return "", invalid("store %q: want the path of a file, without ? and #", url)
+	}
+	return path, nil
+}
+
+func witnessFile(url, store string) (string, error) {
+	if url == "" {
+		return store + ".witness", nil
+	}
+	path, ok := strings.CutPrefix(url, "file:")
+	if !ok || path == "" {
+		return "", &lastword.Error{
+			Code: lastword.CodeInvalid, Message: fmt.Sprintf("witness %q: this server knows file:PATH only", url),
+			Hint: "for example file:/mnt/other-volume/lastword.witness",
+		}
+	}
+	return path, nil
+}
+
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, &lastword.Error{
+			Code: lastword.CodeUnavailable, Message: "cannot listen on " + addr, Err: err,
+			Hint: "is another server running there? choose another address with --grpc",
+		}
+	}
+	return l, nil
+}
+
+func (s *Server) signer(store string) (*grant.Signer, error) {
+	path := s.cfg.KeyFile
+	if path == "" {
+		path = store + ".key"
+	}
+	key, created, err := grant.LoadOrCreateKey(path)
+	if err != nil {
+		return nil, err
+	}
+	if created {
+		s.cfg.Logger.Info("made a signing key", "file", path, "kid", key.ID())
+	}
+	return grant.NewSigner(s.cfg.Domain, key)
+}
+
+// Addr is the address that the gRPC listener has.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Authority is the embedded authority, for callers in the same process.
+func (s *Server) Authority() *authority.Authority { return s.authority }
+
+// Serve answers until ctx ends, then takes everything down. It may be called once.
+func (s *Server) Serve(ctx context.Context) error {
+	served := make(chan error, 1)
+	go func() { served <- s.rpc.Serve(s.listener) }()
+	var err error
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DrainTimeout)
+		defer cancel()
+		err = errors.Join(s.rpc.Shutdown(limit), <-served)
+	}
+	return opened(errors.Join(err, s.release()))
+}
+
+// Close releases a server that was opened and is not to be served.
+func (s *Server) Close() error { return s.release() }
+
+// release takes down what there is, the user before what it uses.
+func (s *Server) release() error {
+	var errs []error
+	if s.authority != nil {
+		errs = append(errs, s.authority.Close())
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	if s.listener != nil {
+		if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// opened names the operation in an error that has none yet.
+func opened(err error) error {
+	var known *lastword.Error
+	if err == nil || !errors.As(err, &known) || known.Op != "" {
+		return err
+	}
+	e := *known
+	e.Op = "serve"
+	return &e
+}
+
+func invalid(format string, args ...any) error {
+	return &lastword.Error{Code: lastword.CodeInvalid, Message: fmt.Sprintf(format, args...)}
+}
