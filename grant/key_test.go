@@ -151,6 +151,9 @@ func TestKeysDoNotShow(t *testing.T) {
 	var out bytes.Buffer
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%T"} {
 		fmt.Fprintf(&out, verb+verb+verb+"\n", k, &k, h)
+		if got := fmt.Sprintf(verb, k); verb != "%T" && got != k.String() {
+			t.Errorf("%s prints %s", verb, got)
+		}
 	}
 	slog.New(slog.NewTextHandler(&out, nil)).Info("key", "key", k, "holder", h)
 	slog.New(slog.NewJSONHandler(&out, nil)).Info("key", "key", k, "holder", h)

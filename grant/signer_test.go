@@ -114,7 +114,7 @@ func TestSignRefusesWhatNoGrantCanCarry(t *testing.T) {
 	}
 }
 
-// T22: a domain and four ids of the largest size fit, so only quotes and
+// T22: a domain and four ids of the largest size and a class of 40 bytes fit, so only quotes and
 // backslashes in them can make a legal request too large.
 func TestLargestIDsFit(t *testing.T) {
 	long := strings.Repeat("x", lastword.MaxIDBytes)
@@ -126,7 +126,7 @@ func TestLargestIDsFit(t *testing.T) {
 	c := grant.Claims{
 		Domain: long, Resource: lastword.Resource(long), Owner: long, RequestID: long, LeaseID: long,
 		Fence: lastword.MaxToken, Revision: grant.MaxNumber, PolicyGeneration: grant.MaxNumber,
-		Root: lastword.DigestOf(nil), Class: lastword.ClassAdvance, TTL: grant.MaxTTL,
+		Root: lastword.DigestOf(nil), Class: lastword.Class(long[:40]), TTL: grant.MaxTTL,
 		IssuedAt: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
 	}
 	g, _, err := s.Sign("", c)

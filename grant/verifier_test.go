@@ -256,6 +256,25 @@ func TestLateAnswerOfTheSourceIsAskedAgain(t *testing.T) {
 	}
 }
 
+// R12: one Open asks the source again at most once, whatever is wrong.
+func TestOneOpenAsksAgainOnce(t *testing.T) {
+	w := newWorld(t)
+	good := w.sign(t, claims(t))
+	old := bundleOf(t, grant.BundleInfo{Sequence: 1, CurrentEpoch: 4}, w.present)
+	newer := bundleOf(t, grant.BundleInfo{Sequence: 2, CurrentEpoch: 4}, w.retired)
+	s := &source{memory: newer, fresh: newer}
+	v, err := grant.NewVerifier(domain, s, grant.VerifierConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range []grant.Bundle{newer, old} { // a late answer, and a key that is not known
+		s.memory, s.refreshed = b, 0
+		if _, err := v.Open(t.Context(), good, want(t)); reasonOf(err) != "UNKNOWN_KEY" || s.refreshed != 1 {
+			t.Fatalf("got %s after %d refreshes, want UNKNOWN_KEY after 1", reasonOf(err), s.refreshed)
+		}
+	}
+}
+
 // R13, T20, T27: revocation reaches a grant that was opened before.
 func TestRevocationReachesOpenedGrants(t *testing.T) {
 	w := newWorld(t)
