@@ -212,6 +212,7 @@ func TestTheAcquiresContextBoundsTheAcquireOnly(t *testing.T) { // KF-13 (1, 2)
 		}
 		cancel()
 		time.Sleep(20 * time.Second)
+		synctest.Wait()
 		wantState(t, l, lastword.HolderHeld)
 		if l.Context().Err() != nil || l.Context().Value(key{}) != "trace" {
 			t.Errorf("context: %v, value %v", l.Context().Err(), l.Context().Value(key{}))
@@ -242,10 +243,7 @@ func TestCancellingAsTheGrantArrivesLeavesALeaseOrAnError(t *testing.T) { // KF-
 			} else {
 				spin := r.IntN(3)
 				w.suffer(only("acquire", 1, fault{delayReply: time.Millisecond}))
-				go func() {
-					time.Sleep(time.Duration(spin) * time.Millisecond)
-					cancel()
-				}()
+				time.AfterFunc(time.Duration(spin)*time.Millisecond, cancel)
 			}
 			l, err := c.Acquire(ctx, doc, client.AcquireOptions{})
 			got[err == nil]++

@@ -64,7 +64,7 @@ func newFake() *fake {
 }
 
 // carry takes a message there and its answer back.
-func (f *fake) carry(ctx context.Context, op string, process func() error) error {
+func (f *fake) carry(ctx context.Context, op string, process func() (lastword.Tenure, error)) (lastword.Tenure, error) {
 	f.mu.Lock()
 	f.calls = append(f.calls, op)
 	var x fault
@@ -73,38 +73,49 @@ func (f *fake) carry(ctx context.Context, op string, process func() error) error
 	}
 	f.mu.Unlock()
 	if x.err != nil {
-		return x.err
+		return lastword.Tenure{}, x.err
 	}
 	if x.duplicate > 0 {
 		f.inFlight.Go(func() {
 			time.Sleep(x.delay + x.duplicate)
-			_ = process()
+			_, _ = process()
 		})
 	}
-	reply := make(chan error, 1)
+	type answer struct {
+		tenure lastword.Tenure
+		err    error
+	}
+	reply := make(chan answer, 1)
 	f.inFlight.Go(func() {
 		time.Sleep(x.delay)
 		if x.loseRequest {
 			return
 		}
-		err := process()
+		t, err := process()
 		if f.onServer != nil {
 			f.onServer(op)
 		}
 		time.Sleep(x.delayReply)
 		if !x.loseReply {
-			reply <- err
+			reply <- answer{t, err}
 		}
 	})
 	if x.deaf {
-		return <-reply
+		a := <-reply
+		return a.tenure, a.err
 	}
 	select {
-	case err := <-reply:
-		return err
+	case a := <-reply:
+		return a.tenure, a.err
 	case <-ctx.Done():
-		return &lastword.Error{Code: lastword.CodeUnknown, Op: op, Message: "no answer", Err: ctx.Err()}
+		return lastword.Tenure{}, &lastword.Error{Code: lastword.CodeUnknown, Op: op, Message: "no answer", Err: ctx.Err()}
 	}
+}
+
+// tell carries a message whose answer is yes or no.
+func (f *fake) tell(ctx context.Context, op string, process func() error) error {
+	_, err := f.carry(ctx, op, func() (lastword.Tenure, error) { return lastword.Tenure{}, process() })
+	return err
 }
 
 func (f *fake) request(r lastword.Resource, owner, id string) *fakeRequest {
@@ -132,19 +143,8 @@ func refuse(code lastword.Code, op string, r lastword.Resource) *lastword.Error 
 	return &lastword.Error{Code: code, Op: op, Resource: r, Message: "the fake says so"}
 }
 
-func (f *fake) Acquire(ctx context.Context, r lastword.AcquireRequest) (t lastword.Tenure, err error) {
-	err = f.carry(ctx, "acquire", func() (err error) {
-		// The caller reads its answer only if it gets this one.
-		var answer lastword.Tenure
-		answer, err = f.acquire(r)
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		t = answer
-		return err
-	})
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return t, err
+func (f *fake) Acquire(ctx context.Context, r lastword.AcquireRequest) (lastword.Tenure, error) {
+	return f.carry(ctx, "acquire", func() (lastword.Tenure, error) { return f.acquire(r) })
 }
 
 func (f *fake) acquire(r lastword.AcquireRequest) (lastword.Tenure, error) {
@@ -221,21 +221,17 @@ func (f *fake) match(op string, ref lastword.TenureRef) (*fakeLease, error) {
 	return nil, refuse(lastword.CodeNotHolder, op, ref.Resource)
 }
 
-func (f *fake) Renew(ctx context.Context, ref lastword.TenureRef) (t lastword.Tenure, err error) {
-	err = f.carry(ctx, "renew", func() error {
+func (f *fake) Renew(ctx context.Context, ref lastword.TenureRef) (lastword.Tenure, error) {
+	return f.carry(ctx, "renew", func() (lastword.Tenure, error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		l, err := f.match("renew", ref)
 		if err != nil {
-			return err
+			return lastword.Tenure{}, err
 		}
 		l.deadline = f.now() + l.tenure.TTL
-		t = l.tenure
-		return nil
+		return l.tenure, nil
 	})
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return t, err
 }
 
 func (f *fake) end(r lastword.Resource, s lastword.State) {
@@ -246,7 +242,7 @@ func (f *fake) end(r lastword.Resource, s lastword.State) {
 }
 
 func (f *fake) Release(ctx context.Context, ref lastword.TenureRef) error {
-	return f.carry(ctx, "release", func() error {
+	return f.tell(ctx, "release", func() error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		req := f.request(ref.Resource, ref.Owner, ref.RequestID)
@@ -263,7 +259,7 @@ func (f *fake) Release(ctx context.Context, ref lastword.TenureRef) error {
 }
 
 func (f *fake) Complete(ctx context.Context, ref lastword.TenureRef, result []byte) error {
-	return f.carry(ctx, "complete", func() error {
+	return f.tell(ctx, "complete", func() error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		req := f.request(ref.Resource, ref.Owner, ref.RequestID)
@@ -283,7 +279,7 @@ func (f *fake) Complete(ctx context.Context, ref lastword.TenureRef, result []by
 }
 
 func (f *fake) Cancel(ctx context.Context, r lastword.Resource, owner, id string) error {
-	return f.carry(ctx, "cancel", func() error {
+	return f.tell(ctx, "cancel", func() error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		req := f.request(r, owner, id)

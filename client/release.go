@@ -107,9 +107,10 @@ func (l *Lease) sendRelease(ctx context.Context) error {
 }
 
 // callTimeout bounds calls that are not renewals. They are not in a hurry: a
-// short TTL must not make them fail on a slow line.
+// short TTL must not make them fail on a slow line, and a long one must not use up
+// the time of the clean-up with one try.
 func (l *Lease) callTimeout() time.Duration {
-	return max(l.c.cfg.callTimeout(l.tenure.TTL), min(time.Second, l.c.cfg.CleanupTimeout))
+	return min(max(l.c.cfg.callTimeout(l.tenure.TTL), time.Second), l.c.cfg.CleanupTimeout/4)
 }
 
 // releaseAfterMaxHold tells the authority, as well as it can, that a lease which
