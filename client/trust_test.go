@@ -67,6 +67,7 @@ func TestTheClockIsComparedOftenerThanTheTimersSay(t *testing.T) { // R25
 				c := w.client(client.Config{Elapsed: func() time.Duration { return time.Since(start) + time.Duration(slept.Load()) }})
 				l := w.lease(c, client.AcquireOptions{})
 				time.Sleep(before)
+				synctest.Wait() // the timers are set
 				slept.Store(int64(ttl))
 				if late := wantEnd(t, l, client.ErrExpired).Sub(start) - before; late > ttl/6 {
 					t.Errorf("nobody looked at the clock for %s after the suspend", late)
@@ -82,6 +83,7 @@ func TestALeaseOutlivesASuspendThatIsShorterThanItsTrust(t *testing.T) { // R25
 		start := time.Now()
 		c := w.client(client.Config{Elapsed: func() time.Duration { return time.Since(start) + time.Duration(slept.Load()) }})
 		l := w.lease(c, client.AcquireOptions{})
+		synctest.Wait() // the timers are set
 		slept.Store(int64(20 * time.Second))
 		time.Sleep(ttl - time.Second)
 		synctest.Wait()
