@@ -48,18 +48,18 @@ func Acquire(rec Record, req *Request, h Header, c Clock, in AcquireInput) (Chan
 	if settled.Lease.open() {
 		return change, Answer{Code: lastword.CodeHeld, Lease: settled.Lease}
 	}
-	if c.Tick < h.HoldUntil {
-		return change, Answer{Code: lastword.CodeHeld, Lease: settled.Lease, Blocked: true}
-	}
-	if delayed(rec, settled, c, in) {
-		return change, Answer{Code: lastword.CodeHeld, Lease: settled.Lease, Blocked: true}
-	}
 	if rec.Epoch > h.Epoch {
 		return change, Answer{Code: lastword.CodeFenceRegression}
 	}
 	fence, ok := settled.nextFence(h)
 	if !ok {
 		return change, Answer{Code: lastword.CodeExhausted}
+	}
+	if c.Tick < h.HoldUntil {
+		return change, Answer{Code: lastword.CodeHeld, Lease: settled.Lease, Blocked: true}
+	}
+	if delayed(rec, settled, c, in) {
+		return change, Answer{Code: lastword.CodeHeld, Lease: settled.Lease, Blocked: true}
 	}
 	return grant(rec, settled, change, h, c, in, fence)
 }
