@@ -76,8 +76,7 @@ func grant(rec, settled Record, marked Change, h Header, c Clock, in AcquireInpu
 		GrantedRevision: next.Revision, IssuedAt: in.IssuedAt, KeyID: in.KeyID,
 		State: lastword.StateHeld,
 	}
-	requests := append(marked.Requests[:len(marked.Requests):len(marked.Requests)], next.Lease.request())
-	return Change{Write: true, Record: next, Requests: requests},
+	return Change{Write: true, Record: next, Requests: append(marked.Requests, next.Lease.request())},
 		Answer{Lease: next.Lease, Previous: next.Previous}
 }
 
