@@ -150,7 +150,14 @@ func (p *Place) Prune(ctx context.Context, key fence.Key, operation string) erro
 	return p.change(ctx, func(s *state) {
 		delete(s.receipts, opKey{key, operation})
 		s.tombstones[opKey{key, operation}] = true
+		s.marked[key] = true
 	})
+}
+
+// Lose removes the record of a resource and leaves its receipts, as only a damaged
+// place could (R19).
+func (p *Place) Lose(ctx context.Context, key fence.Key) error {
+	return p.change(ctx, func(s *state) { delete(s.records, key) })
 }
 
 // CloseRecord raises a record to next − 1 and closes it, as a restored place does

@@ -29,6 +29,8 @@ type state struct {
 	refusals   map[countKey]uint64
 	quarantine map[fence.Key][]fence.Evidence // slices are replaced, never changed
 	values     map[string]string
+	// marked has the resources with a receipt or a tombstone.
+	marked map[fence.Key]bool
 }
 
 func newState() *state {
@@ -36,6 +38,7 @@ func newState() *state {
 		records: map[fence.Key]fence.Record{}, receipts: map[opKey]lastword.Receipt{},
 		tombstones: map[opKey]bool{}, refusals: map[countKey]uint64{},
 		quarantine: map[fence.Key][]fence.Evidence{}, values: map[string]string{},
+		marked: map[fence.Key]bool{},
 	}
 }
 
@@ -44,6 +47,7 @@ func (s *state) clone() *state {
 		records: maps.Clone(s.records), receipts: maps.Clone(s.receipts),
 		tombstones: maps.Clone(s.tombstones), refusals: maps.Clone(s.refusals),
 		quarantine: maps.Clone(s.quarantine), values: maps.Clone(s.values),
+		marked: maps.Clone(s.marked),
 	}
 }
 
@@ -52,6 +56,7 @@ func (s *state) add(changes *state) {
 	maps.Copy(s.records, changes.records)
 	maps.Copy(s.receipts, changes.receipts)
 	maps.Copy(s.values, changes.values)
+	maps.Copy(s.marked, changes.marked)
 }
 
 // read looks at a transaction's changes first.

@@ -76,10 +76,18 @@ func (tx *Tx) Load(_ context.Context, key fence.Key, operation string) (fence.Re
 	}
 	at := opKey{key, operation}
 	r, found := read(tx.changes.receipts, tx.committed.receipts, at)
-	rec, _ := read(tx.changes.records, tx.committed.records, key)
-	return rec, fence.Known{
+	return tx.record(key), fence.Known{
 		Receipt: found, Payload: r.Payload, Tombstone: tx.committed.tombstones[at],
 	}, nil
+}
+
+// record is the record of key, or what R19 wants to know of one that is not there.
+func (tx *Tx) record(key fence.Key) fence.Record {
+	rec, found := read(tx.changes.records, tx.committed.records, key)
+	if !found {
+		_, rec.Lost = read(tx.changes.marked, tx.committed.marked, key)
+	}
+	return rec
 }
 
 // Receipt implements [fence.Tx].
@@ -93,11 +101,10 @@ func (tx *Tx) Receipt(_ context.Context, key fence.Key, operation string) (lastw
 
 // Store implements [fence.Tx].
 func (tx *Tx) Store(_ context.Context, key fence.Key, old, next fence.Record, receipt *lastword.Receipt) error {
-	rec, _ := read(tx.changes.records, tx.committed.records, key)
 	switch {
 	case tx.done:
 		return broken("store", key, "the transaction has ended")
-	case rec != old:
+	case tx.record(key) != old:
 		return broken("store", key, "the record is not the one that was read")
 	}
 	if receipt != nil {
@@ -106,6 +113,7 @@ func (tx *Tx) Store(_ context.Context, key fence.Key, old, next fence.Record, re
 			return broken("store", key, "operation %q has a receipt", receipt.Operation)
 		}
 		tx.changes.receipts[at] = copyReceipt(*receipt)
+		tx.changes.marked[key] = true
 	}
 	tx.changes.records[key] = next
 	return nil
