@@ -250,7 +250,7 @@ func (w *passage) receipt(d core.Decision, result []byte) lastword.Receipt {
 		Domain: w.key.Domain, Resource: w.key.Resource,
 		Operation: a.Operation, Payload: a.Payload,
 		Fence: a.Fence, Seq: d.Seq, LeaseID: a.LeaseID, GrantDigest: a.GrantDigest,
-		Owner: w.claimed.Owner, Caller: w.g.cfg.Caller, Root: a.Root,
+		Owner: w.claims.Owner, Caller: w.g.cfg.Caller, Root: a.Root,
 		Result: bytes.Clone(result), AppliedAt: w.g.stamp(), Verdict: lastword.Applied,
 	}
 }
