@@ -188,11 +188,36 @@ func TestARecordThatSawANewerBundleIsVerifiedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	g = w.newGate(func(c *fence.Config) { c.Verifier = v })
-	before := w.place.Snapshot()
-	_, err = fence.Apply(t.Context(), g, w.place, callOf(h, "op-3"), set("3"))
+	before, rounds := w.place.Snapshot(), 0
+	_, err = fence.Apply(t.Context(), g, counting{w.place, &rounds}, callOf(h, "op-3"), set("3"))
 	wantCode(t, err, lastword.CodeUnverified)
 	if w.place.Snapshot() != before {
 		t.Fatal("a failed verification wrote something")
+	}
+	if rounds != 2 {
+		t.Fatalf("%d transactions; verified again with the same bundle, it is over", rounds)
+	}
+}
+
+// R12: the record's minimum counts at a gate that has none, and the reason says so.
+func TestTheRecordsMinimumGenerationIsTheVerifiers(t *testing.T) {
+	w := newWorld(t)
+	w.next++
+	a, b := w.acquire(), w.acquire()
+	for h, generation := range map[*holder]uint64{a: 7, b: 6} {
+		h.claims.PolicyGeneration = generation
+		var err error
+		if h.grant, h.digest, err = w.signer.Sign("", h.claims); err != nil {
+			t.Fatal(err)
+		}
+	}
+	strict := w.newGate(func(c *fence.Config) { c.MinPolicyGeneration = 7 })
+	if _, err := fence.Apply(t.Context(), strict, w.place, callOf(a, "op-1"), set("1")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.apply(b, "op-2")
+	if wantCode(t, err, lastword.CodeUnverified); grant.ReasonOf(err) != grant.ReasonPolicyRevoked {
+		t.Fatalf("the reason is %q", grant.ReasonOf(err))
 	}
 }
 

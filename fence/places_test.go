@@ -159,3 +159,24 @@ func (p unsatisfied) Transact(ctx context.Context, key fence.Key, fn func(contex
 		return fn(ctx, tx)
 	})
 }
+
+// exploding is a place whose commits are done and end in a panic.
+type exploding struct{ *memfence.Place }
+
+func (p exploding) Transact(ctx context.Context, key fence.Key, fn func(context.Context, *memfence.Tx) error) error {
+	if err := p.Place.Transact(ctx, key, fn); err != nil {
+		return err
+	}
+	panic("in the commit")
+}
+
+// counting counts its transactions.
+type counting struct {
+	*memfence.Place
+	n *int
+}
+
+func (p counting) Transact(ctx context.Context, key fence.Key, fn func(context.Context, *memfence.Tx) error) error {
+	*p.n++
+	return p.Place.Transact(ctx, key, fn)
+}

@@ -213,3 +213,22 @@ func TestWaitingForANumberEndsWithTheContext(t *testing.T) {
 	release()
 	w.mustApply(h, "op-1", 1)
 }
+
+// P5: a commit that ended in a panic is as open as one whose reply was lost.
+func TestAPanicInTheCommitKeepsTheNumber(t *testing.T) {
+	w := newWorld(t)
+	h := w.acquire()
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = fence.Apply(t.Context(), w.gate, exploding{w.place}, callOf(h, "op-1"), set("1"))
+	}()
+	if got := h.sequence(t); got != (lastword.Sequence{Open: "op-1"}) {
+		t.Fatalf("the numbering is %+v", got)
+	}
+	_, err := w.apply(h, "op-2")
+	wantCode(t, err, lastword.CodeOutOfOrder)
+	if r, err := w.apply(h, "op-1"); err != nil || r.Verdict != lastword.Replayed {
+		t.Fatalf("got %+v, %v", r, err)
+	}
+	w.mustApply(h, "op-2", 2)
+}

@@ -71,3 +71,46 @@ func TestANumberWithinThatWasOvertaken(t *testing.T) {
 		t.Fatalf("the numbering is %+v", got)
 	}
 }
+
+// A replay that a transaction answered from what it had stored itself goes with the
+// transaction.
+func TestAReplayWithinIsProvisionalToo(t *testing.T) {
+	w := newWorld(t)
+	h := w.acquire()
+	tx, err := w.place.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []lastword.Verdict{lastword.Applied, lastword.Replayed} {
+		r, err := fence.Within(t.Context(), w.gate, w.place, tx, callOf(h, "op-1"))
+		if err != nil || r.Verdict != want || r.Seq != 1 {
+			t.Fatalf("got %+v, %v, want %s", r, err, want)
+		}
+	}
+	tx.Rollback()
+	w.mustApply(h, "op-2", 1)
+}
+
+// An unknown commit after a write within is unknown: the record does not settle it
+// for another operation.
+func TestAnUnknownCommitAfterWithinStaysInTheWay(t *testing.T) {
+	w := newWorld(t)
+	h := w.acquire()
+	tx, err := w.place.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fence.Within(t.Context(), w.gate, w.place, tx, callOf(h, "op-1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	p := &losing{Place: w.place, next: []bool{false}}
+	_, err = fence.Apply(t.Context(), w.gate, p, callOf(h, "op-2"), set("2"))
+	wantCode(t, err, lastword.CodeMutationUnknown)
+	_, err = w.apply(h, "op-3")
+	wantCode(t, err, lastword.CodeOutOfOrder)
+	w.mustApply(h, "op-2", 2)
+	w.mustApply(h, "op-3", 3)
+}
