@@ -41,6 +41,10 @@ func (c Config) withDefaults() Config {
 
 var dialect sqldb.SQLite
 
+// checkpointPages is after how many pages the log is folded into the file: 32 MiB. A
+// page that was written often is then copied once, and the two syncs are rarer.
+const checkpointPages = 8000
+
 // Store is the only handle on one SQLite file. It is safe for concurrent use.
 type Store struct {
 	path  string
@@ -124,7 +128,7 @@ func (s *Store) open(ctx context.Context, cfg Config) (err error) {
 	if err := s.probe(ctx, cfg); err != nil {
 		return err
 	}
-	if s.db, err = sqldb.OpenSQLite(sqldb.SQLiteConfig{Driver: cfg.Driver, Path: s.path}); err != nil {
+	if s.db, err = sqldb.OpenSQLite(sqldb.SQLiteConfig{Driver: cfg.Driver, Path: s.path, Checkpoint: checkpointPages}); err != nil {
 		return err
 	}
 	defer func() {
