@@ -80,8 +80,8 @@ func TestAFileThatIsNotOursIsRefusedAndNotTouched(t *testing.T) {
 		make func(path string)
 		want string
 	}{
-		{"another program's database", func(path string) { exec(t, other(t, path), "CREATE TABLE moz_places (x)") }, `table "moz_places"`},
-		{"a table of that name", func(path string) { exec(t, other(t, path), "CREATE TABLE lastword_record (x)") }, "no lastword has made it"},
+		{"another program's database", func(path string) { run(t, other(t, path), "CREATE TABLE moz_places (x)") }, `table "moz_places"`},
+		{"a table of that name", func(path string) { run(t, other(t, path), "CREATE TABLE lastword_record (x)") }, "no lastword has made it"},
 		{"garbage", func(path string) { _ = os.WriteFile(path, bytes.Repeat([]byte("garbage\n"), 2000), 0o600) }, "no SQLite database"},
 		{"a few bytes", func(path string) { _ = os.WriteFile(path, []byte("x"), 0o600) }, "no SQLite database"},
 		{"the log alone", func(path string) {
@@ -89,14 +89,14 @@ func TestAFileThatIsNotOursIsRefusedAndNotTouched(t *testing.T) {
 			_ = os.WriteFile(path+"-wal", []byte("frames"), 0o600)
 		}, "but its log"},
 		{"another encoding", func(path string) {
-			exec(t, other(t, path), "PRAGMA encoding = 'UTF-16le'; CREATE TABLE lastword_x (x)")
+			run(t, other(t, path), "PRAGMA encoding = 'UTF-16le'; CREATE TABLE lastword_x (x)")
 		}, "UTF-16le"},
 		{"cut short", func(path string) { ours(path); _ = os.Truncate(path, 8192) }, "damaged"},
 		{"a newer schema", func(path string) {
 			ours(path)
-			exec(t, other(t, path), "UPDATE lastword_schema SET version = 9")
+			run(t, other(t, path), "UPDATE lastword_schema SET version = 9")
 		}, "version 9"},
-		{"a table less", func(path string) { ours(path); exec(t, other(t, path), "DROP TABLE lastword_request") }, "lastword_request"},
+		{"a table less", func(path string) { ours(path); run(t, other(t, path), "DROP TABLE lastword_request") }, "lastword_request"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "some.db")

@@ -118,7 +118,7 @@ func other(t *testing.T, path string) *sql.Conn {
 	return conn
 }
 
-func exec(t *testing.T, conn *sql.Conn, query string) {
+func run(t *testing.T, conn *sql.Conn, query string) {
 	t.Helper()
 	if _, err := conn.ExecContext(t.Context(), query); err != nil {
 		t.Fatalf("%s: %v", query, err)
@@ -174,7 +174,7 @@ func TestAWriteOfAnotherProgramIsNoticed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "authority.db")
 	s := open(t, path, sqlstore.Config{})
 	commit(t, s, first, version("doc", 1))
-	exec(t, other(t, path), "UPDATE lastword_header SET tick = 100; UPDATE lastword_record SET revision = 5")
+	run(t, other(t, path), "UPDATE lastword_header SET tick = 100; UPDATE lastword_record SET revision = 5")
 	stale := version("doc", 2)
 	stale.OnTick, stale.Tick = true, 7
 	if applied, err := s.Commit(t.Context(), stale, version("doc", 2)); err != nil || applied[0] || applied[1] {
