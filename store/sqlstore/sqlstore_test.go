@@ -169,19 +169,20 @@ func TestTheFileIsReadableByPeople(t *testing.T) {
 	}
 }
 
-// What somebody changes by hand is not overwritten by what is remembered.
+// What somebody changes by hand is not overwritten by what is remembered, and is seen
+// from the next Commit on.
 func TestAWriteOfAnotherProgramIsNoticed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "authority.db")
 	s := open(t, path, sqlstore.Config{})
-	commit(t, s, first, version("doc", 1))
+	commit(t, s, first, version("doc", 1), version("doc/2", 1))
 	run(t, other(t, path), "UPDATE lastword_header SET tick = 100; UPDATE lastword_record SET revision = 5")
 	stale := version("doc", 2)
 	stale.OnTick, stale.Tick = true, 7
 	if applied, err := s.Commit(t.Context(), stale, version("doc", 2)); err != nil || applied[0] || applied[1] {
 		t.Errorf("steps on the old view: %v, %v", applied, err)
 	}
-	view, err := s.Read(t.Context(), store.Query{Resource: "doc"})
-	if err != nil || view.Header.Tick != 100 || view.Entries[0].Record.Revision != 5 {
+	view, err := s.Read(t.Context(), store.Query{Resource: "doc"}, store.Query{Resource: "doc/2"})
+	if err != nil || view.Header.Tick != 100 || view.Entries[0].Record.Revision != 5 || view.Entries[1].Record.Revision != 5 {
 		t.Errorf("got %+v, %v", view, err)
 	}
 }
