@@ -65,17 +65,21 @@ type Place[T Tx] interface {
 	// refused was rolled back (R16b).
 	Note(ctx context.Context, key Key, e Evidence) error
 
-	// Find is the receipt of an operation, read without moving a fence (R21).
+	// Find is the receipt of an operation, read without moving a fence (R21). It
+	// reads the newest committed state.
 	Find(ctx context.Context, key Key, operation string) (r lastword.Receipt, found bool, err error)
 
-	// Inspect is the record and what was noted beside it.
+	// Inspect is the record and what was noted beside it. A record that does not
+	// exist is no error.
 	Inspect(ctx context.Context, key Key) (Inspection, error)
 }
 
 // Tx is one transaction at a place, as the gate uses it.
 type Tx interface {
 	// Load reads the record under its lock, and what is known of operation ("" for
-	// none).
+	// none). In a transaction that is not of Transact but the caller's own ([Within]),
+	// it takes that lock itself, and holds it until the transaction ends. It sees
+	// what the transaction has stored before.
 	Load(ctx context.Context, key Key, operation string) (Record, Known, error)
 
 	// Receipt reads the receipt of an operation that Load, or the record, named.
@@ -84,18 +88,21 @@ type Tx interface {
 	// Store writes next, and the receipt if it is not nil, in this transaction. It
 	// is one conditional write on the record being the one that Load returned
 	// (old); the row count decides (R15). Something else there is an error, never
-	// an overwrite.
+	// an overwrite. It never replaces a receipt. The receipt's Verdict is APPLIED.
 	Store(ctx context.Context, key Key, old, next Record, receipt *lastword.Receipt) error
 }
 
 // Evidence is what a refusal leaves behind.
 type Evidence struct {
-	Verdict  lastword.Verdict
-	Why      string
+	Verdict lastword.Verdict // Refusals counts it, whatever else is asked for
+	Why     string
+	// Fence is the refused grant's; with Freeze, it is the one that the record
+	// carried when the refusal was decided.
 	Fence    lastword.Token
 	LeaseID  string
 	Claimant string // owner of the refused grant
-	// Freeze asks for the record to be frozen. It must still carry Fence.
+	// Freeze asks for the record to be frozen ([Frozen]), if it still carries Fence;
+	// if it does not, that is no error.
 	Freeze bool
 	// Quarantine, if not nil, keeps the refused operation: per resource and
 	// claimant the first and the last one, the rest is counted.
@@ -111,12 +118,19 @@ type Quarantined struct {
 	Content   []byte // the payload's first [MaxQuarantineBytes], if the caller gave it
 }
 
+// Frozen is rec, stopped until a larger issuer epoch or an operator opens it.
+func Frozen(rec Record) Record { return core.Freeze(rec) }
+
+// Closed is rec raised to the authority's next fence − 1 and closed: only a grant
+// made later is admitted (R20). It never lowers the fence. 0 raises nothing.
+func Closed(rec Record, next lastword.Token) Record { return core.Close(rec, next) }
+
 // MaxQuarantineBytes bounds what is kept of one quarantined payload.
 const MaxQuarantineBytes = 4 << 10
 
 // Inspection is what [Place.Inspect] tells.
 type Inspection struct {
 	Record     Record
-	Refusals   map[lastword.Verdict]uint64
-	Quarantine []Evidence
+	Refusals   map[lastword.Verdict]uint64 // noted ones
+	Quarantine []Evidence                  // per claimant the first, and the last if it is another one
 }

@@ -1,0 +1,306 @@
+package grant
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/lastword/lastword"
+)
+
+const opOpen = "verify grant"
+
+// VerifierConfig is how a verifier works. The zero value works.
+type VerifierConfig struct {
+	// Memory is about how many opened grants are remembered, so that the next
+	// sight of one costs no signature check. 0 is 4096, a negative number is none.
+	Memory int
+	// Floor is what a verifier of this resource has seen before this process.
+	Floor BundleFloor
+}
+
+// BundleFloor is the lowest bundle that a verifier accepts (R13). The zero value
+// accepts all.
+type BundleFloor struct {
+	Sequence     uint64
+	MinimumEpoch uint32
+}
+
+// Verifier opens the grants of one domain. It is safe for concurrent use and owns
+// no goroutine.
+type Verifier struct {
+	domain string
+	source BundleSource
+	limit  int
+
+	trust atomic.Pointer[trust] // nil before the first bundle
+	mu    sync.Mutex            // guards changes of trust, and floor
+	floor BundleFloor
+
+	asking chan struct{} // holds one token while the source is asked again
+	begun  atomic.Uint64 // how often that was begun
+	answer *Bundle       // of the last time, nil if it failed; whoever holds the token may touch it
+}
+
+// trust is one bundle and what was opened with it.
+type trust struct {
+	bundle Bundle
+	keys   map[string]*publicKey
+	memory *memory
+}
+
+// NewVerifier returns a verifier of the grants of domain that believes the bundles
+// of source. It asks the source for nothing yet. It fails with
+// [lastword.CodeInvalid] without a source or if domain is not a valid id.
+func NewVerifier(domain string, source BundleSource, cfg VerifierConfig) (*Verifier, error) {
+	const op, defaultMemory = "make verifier", 4096
+	if err := lastword.CheckID("domain", domain); err != nil {
+		return nil, invalid(op, "", err)
+	}
+	if source == nil {
+		return nil, invalid(op, "", errors.New("no source of the trust bundle"))
+	}
+	if cfg.Memory == 0 {
+		cfg.Memory = defaultMemory
+	}
+	return &Verifier{
+		domain: domain, source: source, limit: max(cfg.Memory, 0),
+		floor: cfg.Floor, asking: make(chan struct{}, 1),
+	}, nil
+}
+
+// Want is what a grant must be bound to.
+type Want struct {
+	// Resource must be equal. The zero value matches no grant.
+	Resource lastword.Resource
+	// Owner is the authenticated caller, which must be the grant's owner; "" if no
+	// caller was authenticated, which compares nothing (T1).
+	Owner string
+	// Root must be equal, none included; nil compares nothing.
+	Root *lastword.Digest
+	// Class must be equal; "" is [lastword.ClassWrite]. Every grant admits
+	// [lastword.ClassAdvance].
+	Class lastword.Class
+	// PolicyGeneration is the mutation's, which must be the grant's; 0 compares
+	// nothing.
+	PolicyGeneration uint64
+	// MinPolicyGeneration is the resource's minimum.
+	MinPolicyGeneration uint64
+}
+
+// Verified is a grant that [Verifier.Open] believed. Nothing else can fill it; the
+// zero value is not valid (R14).
+type Verified struct {
+	o       *opened
+	seq     uint64
+	minimum uint32
+}
+
+// Valid reports whether Open filled v.
+func (v Verified) Valid() bool { return v.o != nil }
+
+// Claims are the fields of the grant; none if v is not valid.
+func (v Verified) Claims() Claims {
+	if v.o == nil {
+		return Claims{}
+	}
+	return v.o.claims
+}
+
+// Digest is the SHA-256 of the signed bytes; none if v is not valid.
+func (v Verified) Digest() lastword.Digest {
+	if v.o == nil {
+		return lastword.Digest{}
+	}
+	return v.o.digest
+}
+
+// BundleSequence is the sequence of the bundle that was believed.
+func (v Verified) BundleSequence() uint64 { return v.seq }
+
+// MinimumEpoch is the minimum issuer epoch of that bundle.
+func (v Verified) MinimumEpoch() uint32 { return v.minimum }
+
+// Open checks a grant in the order of R12 up to the policy generation; the status
+// question is the caller's. The first failure decides: an error of code UNVERIFIED
+// whose [Refusal] has the reason. A grant that is ahead of the bundle (an unknown
+// key, an epoch above the current one) makes it ask the source once more. If the
+// bundle cannot be had, the reason is BUNDLE_UNAVAILABLE: fail closed, but the
+// grant was not judged.
+//
+// A grant that was opened before under the same bundle costs no signature check;
+// what it is bound to is compared every time.
+func (v *Verifier) Open(ctx context.Context, grant string, want Want) (Verified, error) {
+	if len(grant) > MaxBytes {
+		return Verified{}, refused(opOpen, want.Resource, &Refusal{Reason: ReasonTooLarge})
+	}
+	t, again, unsure := v.present(ctx)
+	if unsure == nil {
+		if o := t.memory.get(grant); o != nil {
+			return t.bind(o, &want)
+		}
+	}
+	p, why := parse(grant)
+	if why == nil {
+		why = unsure
+	}
+	if why == nil {
+		t, why = v.believe(ctx, t, p, again)
+	}
+	if why != nil {
+		return Verified{}, refused(opOpen, want.Resource, why)
+	}
+	o := &opened{claims: p.claims, digest: lastword.DigestOf(p.signed)}
+	t.memory.put(grant, o)
+	return t.bind(o, &want)
+}
+
+// believe checks seal and trust of p, and says under which bundle it did. again is
+// false if the source was asked again already.
+func (v *Verifier) believe(ctx context.Context, t *trust, p *parsed, again bool) (*trust, *Refusal) {
+	reason := t.judge(p)
+	if again && (reason == ReasonUnknownKey || reason == ReasonEpochAhead) {
+		newer, why := v.refresh(ctx)
+		if why != nil {
+			return nil, why
+		}
+		t, reason = newer, newer.judge(p)
+	}
+	if reason != "" {
+		return nil, &Refusal{Reason: reason}
+	}
+	return t, nil
+}
+
+// judge is R12 from the key to the issuer epoch; "" is no objection.
+func (t *trust) judge(p *parsed) Reason {
+	key := t.keys[p.kid]
+	if key == nil {
+		return ReasonUnknownKey
+	}
+	epoch := p.claims.Epoch()
+	switch {
+	case p.alg != key.alg:
+		return ReasonAlgorithm
+	case !key.verifies(p.signed, p.sig):
+		return ReasonSignature
+	case p.claims.Domain != t.bundle.d.domain:
+		return ReasonDomain
+	case p.epoch != uint64(epoch):
+		return ReasonEpoch
+	case !key.epochs.holds(epoch):
+		return ReasonEpochOfKey
+	case epoch < t.bundle.d.minimum:
+		return ReasonEpochRevoked
+	case epoch > t.bundle.d.current:
+		return ReasonEpochAhead
+	}
+	return ""
+}
+
+// bind is R12 from the resource to the policy generation.
+func (t *trust) bind(o *opened, want *Want) (Verified, error) {
+	if reason := mismatch(&o.claims, want); reason != "" {
+		return Verified{}, refused(opOpen, want.Resource, &Refusal{Reason: reason})
+	}
+	return Verified{o: o, seq: t.bundle.d.sequence, minimum: t.bundle.d.minimum}, nil
+}
+
+func mismatch(c *Claims, want *Want) Reason {
+	class := want.Class
+	if class == "" {
+		class = lastword.ClassWrite
+	}
+	switch {
+	case c.Resource != want.Resource:
+		return ReasonResource
+	case want.Owner != "" && c.Owner != want.Owner:
+		return ReasonOwner
+	case want.Root != nil && c.Root != *want.Root:
+		return ReasonRoot
+	case class != lastword.ClassAdvance && c.Class != class:
+		return ReasonClass
+	case want.PolicyGeneration != 0 && c.PolicyGeneration != want.PolicyGeneration:
+		return ReasonPolicy
+	case c.PolicyGeneration < want.MinPolicyGeneration:
+		return ReasonPolicyRevoked
+	}
+	return ""
+}
+
+// present is the trust in the source's present bundle. A source whose answers pass
+// each other can look as if it went back, so it is asked again before that is
+// believed; again says whether asking once more is still free.
+func (v *Verifier) present(ctx context.Context) (t *trust, again bool, why *Refusal) {
+	b, err := v.source.Bundle(ctx, false)
+	if err != nil {
+		return nil, false, &Refusal{Reason: ReasonBundleUnavailable, Err: err}
+	}
+	t, why = v.adopt(b)
+	if why != nil && why.Reason == ReasonBundleRollback {
+		t, why = v.refresh(ctx)
+		return t, false, why
+	}
+	return t, true, why
+}
+
+// refresh asks the source again. One call runs at a time, and its answer serves all
+// that came in before it began, so a storm of unknown keys is no storm at the
+// source. A failure is not shared: it may be the other caller's own time-out.
+func (v *Verifier) refresh(ctx context.Context) (*trust, *Refusal) {
+	before := v.begun.Load()
+	select {
+	case v.asking <- struct{}{}:
+		defer func() { <-v.asking }()
+	case <-ctx.Done():
+		return nil, &Refusal{Reason: ReasonBundleUnavailable, Err: context.Cause(ctx)}
+	}
+	if v.answer == nil || v.begun.Load() == before {
+		v.begun.Add(1)
+		v.answer = nil
+		b, err := v.source.Bundle(ctx, true)
+		if err != nil {
+			return nil, &Refusal{Reason: ReasonBundleUnavailable, Err: err}
+		}
+		v.answer = &b
+	}
+	return v.adopt(*v.answer)
+}
+
+// adopt makes b the trust, unless it goes back (R13). An equal bundle keeps what
+// was opened; a newer one starts with nothing opened.
+func (v *Verifier) adopt(b Bundle) (*trust, *Refusal) {
+	if t := v.trust.Load(); t != nil && t.bundle == b {
+		return t, nil
+	}
+	if b.d == nil || b.d.domain != v.domain {
+		return nil, &Refusal{Reason: ReasonBundleInvalid}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if b.d.sequence < v.floor.Sequence || b.d.minimum < v.floor.MinimumEpoch {
+		return nil, &Refusal{Reason: ReasonBundleRollback}
+	}
+	t := v.trust.Load()
+	switch {
+	case t == nil || b.d.sequence > t.bundle.d.sequence:
+		t = newTrust(b, v.limit)
+	case !bytes.Equal(b.d.raw, t.bundle.d.raw):
+		return nil, &Refusal{Reason: ReasonBundleRollback}
+	default: // equal, from another place in memory
+		t = &trust{bundle: b, keys: t.keys, memory: t.memory}
+	}
+	v.floor = BundleFloor{Sequence: b.d.sequence, MinimumEpoch: b.d.minimum}
+	v.trust.Store(t)
+	return t, nil
+}
+
+func newTrust(b Bundle, limit int) *trust {
+	t := &trust{bundle: b, keys: make(map[string]*publicKey, len(b.d.keys)), memory: newMemory(limit)}
+	for i := range b.d.keys {
+		t.keys[b.d.keys[i].id] = &b.d.keys[i]
+	}
+	return t
+}
