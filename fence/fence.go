@@ -33,7 +33,7 @@ import (
 
 // StatusSource answers what the authority knows of a tenure. The embedded
 // authority and the remote client satisfy it. A source that has heard nothing
-// returns an error, never an old answer.
+// returns an error, never an old answer, and it returns when ctx ends.
 type StatusSource interface {
 	Status(ctx context.Context, q lastword.StatusQuery) (lastword.Status, error)
 }
@@ -46,7 +46,8 @@ type Config struct {
 	Status   StatusSource
 
 	// Mode is what new records are created with and old ones tightened to; ""
-	// is [Query].
+	// is [Query]. An answer to a question is enough for [Proof]; a carried proof is
+	// not read.
 	Mode StatusMode
 	// Policy is what new records are created with, and what old ones change to
 	// with the next larger fence; "" keeps theirs, and is [Ordered] for new ones.
@@ -65,8 +66,9 @@ type Config struct {
 	// AskTimeout bounds one question; 0 is 2 s.
 	AskTimeout time.Duration
 
-	// Elapsed is monotonic elapsed time; nil takes the process's. Now is the wall
-	// clock that receipts show to people; nil takes the system's.
+	// Elapsed is monotonic elapsed time; nil takes the process's, in which a
+	// suspend counts. Now is the wall clock that receipts show to people; nil takes
+	// the system's.
 	Elapsed func() time.Duration
 	Now     func() time.Time
 	Logger  *slog.Logger // nil discards
@@ -81,6 +83,7 @@ type Call struct {
 	Holder   lastword.Holder
 	Mutation lastword.Mutation
 	// Content is the payload itself, if the caller has it: its digest fills
-	// Mutation.Payload, and a conflict keeps its first bytes for people.
+	// Mutation.Payload, and a conflict keeps its first bytes for people. nil is not
+	// given; an empty payload is not nil.
 	Content []byte
 }
