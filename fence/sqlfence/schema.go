@@ -10,7 +10,7 @@ import (
 )
 
 // schema is what [Init] creates. Digests are text, so that a person can compare
-// them with a grant; '' is "none". TEXT without a collation compares bytes (KF-28).
+// them with a grant; ” is "none". TEXT without a collation compares bytes (KF-28).
 var schema = sqldb.Schema{
 	Name:   "fence",
 	Tables: []string{"lastword_fence", "lastword_receipt", "lastword_tombstone", "lastword_refusal", "lastword_quarantine"},
