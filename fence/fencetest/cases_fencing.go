@@ -14,15 +14,15 @@ func fencingCases() []testCase {
 	return []testCase{
 		{name: caseStory, run: olderAfterNewer},
 		{name: caseInterleaved, run: interleavedWriters},
-		{name: "P1, KF-29: a tenure of the same owner name is another tenure", run: sameOwnerName},
+		{name: caseOwnerName, run: sameOwnerName},
 		{name: caseRefusedRaises, run: refusedRaisesNothing},
-		{name: "R16a: a registered fence shuts the older one out", run: advanceShutsOut},
+		{name: caseRegistered, run: advanceShutsOut},
 		{name: "R16a: an equal, a lower and a foreign registration", run: advanceTwice},
 		{name: "R16a, R12: a pending tenure registers, an ended one does not", run: advancePending},
 		{name: caseFrozen, run: equalFenceOtherLease},
 		{name: "FENCE_REGRESSION: an authority behind the record freezes it", run: authorityBehind},
 		{name: "R14a: a fence that jumps waits for the authority", run: jumps},
-		{name: "§1: the largest fence is exact", run: largestFence},
+		{name: caseLargest, run: largestFence},
 	}
 }
 
@@ -30,6 +30,9 @@ const (
 	caseStory         = "P1: 41, 42, 41"
 	caseInterleaved   = "P1, R15, R16: a write that a newer fence overtook is refused"
 	caseRefusedRaises = "P3: a refused write raises no fence"
+	caseOwnerName     = "P1, KF-29: a tenure of the same owner name is another tenure"
+	caseRegistered    = "R16a: a registered fence shuts the older one out"
+	caseLargest       = "§1: the largest fence is exact"
 	caseFrozen        = "P2, R16b: two grants of one fence freeze the record"
 )
 
@@ -106,7 +109,7 @@ type answerOf struct {
 // waitShortly waits until the other write is done. A place that locks lets it wait
 // for this one, so the wait has an end; nothing is decided by how long it is.
 func waitShortly(ctx context.Context, done <-chan struct{}) error {
-	bounded, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	bounded, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	select {
 	case <-done:

@@ -7,3 +7,5 @@ import (
 )
 
 func TestTheReferencePlaceKeepsEveryRule(t *testing.T) { fencetest.Run(t, fencetest.Memory()) }
+
+func BenchmarkMemory(b *testing.B) { fencetest.RunBenchmarks(b, fencetest.Memory()) }
