@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lastword/lastword/fence/fencetest"
 	"github.com/lastword/lastword/fence/sqlfence"
 )
 
@@ -70,3 +71,5 @@ func benchmarkFencedWrite(b *testing.B, options string) {
 	b.ReportMetric(at(1, 99)/at(0, 99), "ratio-p99")
 	b.ReportMetric(0, "ns/op")
 }
+
+func BenchmarkSQLite(b *testing.B) { fencetest.RunBenchmarks(b, harness(durable)) }
