@@ -49,6 +49,9 @@ func (m *memory) put(grant string, o *opened) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if _, found := m.young[grant]; found {
+		return
+	}
 	if len(m.young) >= m.half {
 		m.old, m.young = m.young, make(map[string]*opened, m.half)
 	}

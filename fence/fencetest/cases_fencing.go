@@ -109,7 +109,7 @@ type answerOf struct {
 // waitShortly waits until the other write is done. A place that locks lets it wait
 // for this one, so the wait has an end; nothing is decided by how long it is.
 func waitShortly(ctx context.Context, done <-chan struct{}) error {
-	bounded, cancel := context.WithTimeout(ctx, time.Second)
+	bounded, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
 	select {
 	case <-done:

@@ -126,23 +126,24 @@ func (s *historyStep) write() {
 	s.w.Helper()
 	d := s.decide()
 	r, err := s.w.submit(s.w.subject, s.g, call(s.t, s.seq, s.operation, s.value), Write{Resource: s.t.claims.Resource, Value: s.value})
-	switch d.Verdict {
-	case lastword.Applied:
-		if err != nil || r.Verdict != lastword.Applied || r.Seq != d.Seq {
-			s.w.Fatalf("%s: got %s seq %d, %v, want APPLIED seq %d", s, r.Verdict, r.Seq, err, d.Seq)
-		}
-		s.e.rec = d.Record
-		s.e.receipts[s.operation] = r
-		s.e.effects = append(s.e.effects, s.operation+"="+s.value)
-	case lastword.Replayed:
+	if d.Verdict == lastword.Replayed {
 		first := s.e.receipts[d.ReplayOf]
 		first.Verdict = lastword.Replayed
 		if err != nil || !sameReceipt(r, first) {
 			s.w.Fatalf("%s: got %+v, %v, want the receipt %+v", s, r, err, first)
 		}
-	default:
-		s.refused(err, d)
+		return
 	}
+	if d.Verdict != lastword.Applied {
+		s.refused(err, d)
+		return
+	}
+	if err != nil || r.Verdict != lastword.Applied || r.Seq != d.Seq {
+		s.w.Fatalf("%s: got %s seq %d, %v, want APPLIED seq %d", s, r.Verdict, r.Seq, err, d.Seq)
+	}
+	s.e.rec = d.Record
+	s.e.receipts[s.operation] = r
+	s.e.effects = append(s.e.effects, s.operation+"="+s.value)
 }
 
 func (s *historyStep) refused(err error, d core.Decision) {

@@ -1,6 +1,8 @@
 package fencetest
 
 import (
+	"errors"
+
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
 )
@@ -106,8 +108,8 @@ func senselessCalls(w *world) {
 
 func (w *world) refusedAs(what string, err error, want lastword.Code) {
 	w.Helper()
-	e, ok := err.(*lastword.Error)
-	if !ok || e.Code != want {
+	var e *lastword.Error
+	if !errors.As(err, &e) || e.Code != want {
 		w.Fatalf("%s: got %v, want %s", what, err, want)
 	}
 }
