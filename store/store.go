@@ -84,8 +84,8 @@ type Step struct {
 	// Record, if not nil, replaces the record of its resource on the condition
 	// that the stored revision is Record.Revision − 1 (0: that there is none).
 	Record *Record
-	// Requests are written, and Forget are deleted, with Record; a step without
-	// Record has neither.
+	// Requests are written, and then Forget are deleted, with Record; a step
+	// without Record has neither.
 	Requests []Request
 	Forget   []RequestKey
 }
@@ -104,7 +104,8 @@ type Ended struct {
 // are opened. They keep byte-distinct names apart (KF-28).
 //
 // Errors are *lastword.Error. CodeUnavailable says that certainly nothing was
-// written, CodeUnknown that it may have been. An engine's busy, deadlock and
+// written, CodeUnknown that it may have been, CodeInternal that a step breaks the
+// contract ([Check]) and nothing was written. An engine's busy, deadlock and
 // serialization errors are retried inside, as a whole, until ctx ends (KF-22).
 type Store interface {
 	// Read is linearizable. Its Header has Exists false on an empty store.
