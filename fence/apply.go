@@ -80,9 +80,7 @@ func Apply[T Tx](ctx context.Context, g *Gate, p Place[T], c Call, effect func(c
 		return out.receipt, nil
 	}
 	w.number.settle(0, out.own, out.decision.Verdict)
-	return lastword.Receipt{}, w.refuse(ctx, out, func(ctx context.Context, e Evidence) error {
-		return p.Note(ctx, w.key, e)
-	})
+	return lastword.Receipt{}, w.refuse(ctx, out, noting(w, p))
 }
 
 // start is a write's way up to the place: shape, holder, number, proof, status.

@@ -18,9 +18,10 @@ const (
 	// maxRounds bounds how often one call begins again because the record has seen
 	// more than the call had asked for.
 	maxRounds = 4
-	// noteTimeout bounds how long a refusal waits for its evidence to be written
-	// when the caller's own context has ended.
+	// noteTimeout bounds how long a refusal waits for its evidence to be written, and
+	// noteGrace how far it may outlast the caller's deadline with that.
 	noteTimeout = 5 * time.Second
+	noteGrace   = 250 * time.Millisecond
 )
 
 // Gate admits guarded writes at places. It verifies, asks, numbers and keeps
@@ -93,7 +94,7 @@ func (c *Config) fill() {
 		c.Elapsed = processElapsed()
 	}
 	if c.Now == nil {
-		c.Now = time.Now
+		c.Now = time.Now //nolint:forbidigo // the one place where the default is taken
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -104,11 +105,24 @@ func (c *Config) fill() {
 // counted: the first stands still in a suspend, the second may be set back. Too
 // much only means that an answer is asked for again.
 func processElapsed() func() time.Duration {
-	start := time.Now()
+	start := time.Now() //nolint:forbidigo // as above
 	return func() time.Duration {
-		now := time.Now()
+		now := time.Now() //nolint:forbidigo // as above
 		return max(now.Sub(start), now.Round(0).Sub(start.Round(0)))
 	}
+}
+
+// noteTime is how long evidence may take to be written: the caller's own time, and
+// a short one if that is over, since the refusal was decided all the same.
+func (g *Gate) noteTime(ctx context.Context) time.Duration {
+	end, bounded := ctx.Deadline()
+	switch {
+	case ctx.Err() != nil:
+		return noteGrace
+	case !bounded:
+		return noteTimeout
+	}
+	return min(noteTimeout, max(noteGrace, time.Until(end))) //nolint:forbidigo // a context's deadline is on the system's clock
 }
 
 // admits reports whether r is inside the gate's scope.
