@@ -91,10 +91,9 @@ func (p *pending) take(place string) []note {
 	return taken
 }
 
-// flush writes what waits for a place. What fails waits on.
+// flush writes what waits for a place. What fails waits on. The caller holds
+// flushing.
 func (p *pending) flush(ctx context.Context, place string) error {
-	p.flushing.Lock()
-	defer p.flushing.Unlock()
 	var failed []error
 	for _, n := range p.take(place) {
 		if err := n.write(ctx); err != nil {

@@ -56,21 +56,30 @@ func TestEvidenceThatComesTooLateIsWrittenByTheNextCall(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	_, err := fence.Apply(ctx, w.gate, busy{w.place}, callOf(a, "a-1"), set("x"))
+	p := &busy{Place: w.place, locked: true}
+	_, err := fence.Apply(ctx, w.gate, p, callOf(a, "a-1"), set("x"))
 	wantCode(t, err, lastword.CodeStaleOwner)
 	if took := time.Since(start); took > 2*time.Second {
 		t.Errorf("the refusal took %v, with 50ms to go", took)
 	}
-	w.mustApply(b, "b-2", 2)
+	w.mustApply(b, "b-2", 2) // still locked: it is not held up for long
+	p.locked = false
+	w.mustApply(b, "b-3", 3)
 	if i, err := fence.Inspect(t.Context(), w.gate, w.place, doc); err != nil || i.Refusals[lastword.StaleOwner] != 1 {
 		t.Fatalf("got %+v, %v, want one refusal counted", i.Refusals, err)
 	}
 }
 
 // busy is a place at which evidence waits for a lock until its context ends.
-type busy struct{ *memfence.Place }
+type busy struct {
+	*memfence.Place
+	locked bool
+}
 
-func (p busy) Note(ctx context.Context, _ fence.Key, _ fence.Evidence) error {
+func (p *busy) Note(ctx context.Context, key fence.Key, e fence.Evidence) error {
+	if !p.locked {
+		return p.Place.Note(ctx, key, e)
+	}
 	<-ctx.Done()
 	return &lastword.Error{Code: lastword.CodeUnavailable, Op: "note", Message: "busy", Err: ctx.Err()}
 }

@@ -19,7 +19,8 @@ const (
 	// more than the call had asked for.
 	maxRounds = 4
 	// noteTimeout bounds how long a refusal waits for its evidence to be written, and
-	// noteGrace how far it may outlast the caller's deadline with that.
+	// noteGrace how far it may outlast the caller's deadline with that, and how long a
+	// later call may be held up by evidence that still waits.
 	noteTimeout = 5 * time.Second
 	noteGrace   = 250 * time.Millisecond
 )
@@ -154,4 +155,8 @@ func (g *Gate) stamp() time.Time { return g.cfg.Now().UTC().Truncate(time.Micros
 // place it belongs to. What could not be written stays, and the error says why.
 // Call it when the transaction that was refused has been rolled back; the next
 // [Apply] or [Advance] at the same place does it too.
-func (g *Gate) Flush(ctx context.Context) error { return g.pending.flush(ctx, "") }
+func (g *Gate) Flush(ctx context.Context) error {
+	g.pending.flushing.Lock()
+	defer g.pending.flushing.Unlock()
+	return g.pending.flush(ctx, "")
+}
