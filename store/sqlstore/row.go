@@ -26,16 +26,16 @@ func scanHeader(row scanner) (store.Header, error) {
 	return h, err
 }
 
-// recordArgs are the columns behind the resource.
-func recordArgs(r *store.Record) []any {
+// recordArgs appends the columns behind the resource.
+func recordArgs(to []any, r *store.Record) []any {
 	l, p := &r.Lease, &r.Previous
-	return []any{
+	return append(to,
 		int64(r.Revision), int64(r.Epoch), int64(r.Counter),
 		string(l.State), l.Owner, int64(l.Fence), int64(l.Deadline), l.ID, l.RequestID,
 		l.Root.String(), string(l.Class), int64(l.PolicyGeneration), int64(l.TTL), int64(l.Ticks), int64(l.GrantedRevision),
 		l.IssuedAt, l.KeyID, int64(l.EndedTick), bit(l.Completed), blob(l.Result),
 		string(p.State), int64(p.Fence), p.LeaseID, p.Owner, bit(p.Completed), blob(p.Result),
-	}
+	)
 }
 
 func scanRecord(row scanner) (r store.Record, err error) {
@@ -50,9 +50,9 @@ func scanRecord(row scanner) (r store.Record, err error) {
 	return r, err
 }
 
-func requestArgs(resource lastword.Resource, r *store.Request) []any {
-	return []any{string(resource), r.Owner, r.ID, string(r.State), int64(r.Fence), r.LeaseID, r.Params.String(),
-		int64(r.EndedTick), bit(r.Completed), blob(r.Result)}
+func requestArgs(to []any, resource lastword.Resource, r *store.Request) []any {
+	return append(to, string(resource), r.Owner, r.ID, string(r.State), int64(r.Fence), r.LeaseID, r.Params.String(),
+		int64(r.EndedTick), bit(r.Completed), blob(r.Result))
 }
 
 func scanRequest(row scanner, before ...any) (r store.Request, err error) {
