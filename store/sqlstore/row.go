@@ -51,12 +51,12 @@ func scanRecord(row scanner) (r store.Record, err error) {
 }
 
 func requestArgs(to []any, resource lastword.Resource, r *store.Request) []any {
-	return append(to, string(resource), r.Owner, r.ID, string(r.State), int64(r.Fence), r.LeaseID, r.Params.String(),
+	return append(to, string(resource), r.Owner, r.ID, string(r.State), int64(r.Fence), r.LeaseID, raw(&r.Params),
 		int64(r.EndedTick), bit(r.Completed), blob(r.Result))
 }
 
 func scanRequest(row scanner, before ...any) (r store.Request, err error) {
-	err = row.Scan(append(before, &r.Owner, &r.ID, &r.State, &r.Fence, &r.LeaseID, (*digest)(&r.Params),
+	err = row.Scan(append(before, &r.Owner, &r.ID, &r.State, &r.Fence, &r.LeaseID, (*bytesDigest)(&r.Params),
 		&r.EndedTick, &r.Completed, &r.Result)...)
 	return r, err
 }
@@ -81,6 +81,26 @@ func (d *digest) Scan(value any) error {
 	parsed, err := lastword.ParseDigest(s)
 	*d = digest(parsed)
 	return err
+}
+
+// bytesDigest reads the 32 bytes of a digest, or NULL.
+type bytesDigest lastword.Digest
+
+func (d *bytesDigest) Scan(value any) error {
+	b, ok := value.([]byte)
+	if value != nil && (!ok || len(b) != len(d)) {
+		return fmt.Errorf("a digest is %T of %d bytes, not %d bytes", value, len(b), len(d))
+	}
+	*d = bytesDigest{}
+	copy(d[:], b)
+	return nil
+}
+
+func raw(d *lastword.Digest) any {
+	if d.IsZero() {
+		return nil
+	}
+	return d[:]
 }
 
 func bit(b bool) int64 {
