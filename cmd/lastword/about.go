@@ -160,4 +160,3 @@ func (a *app) anyGrant(path string) (grant.Unverified, error) {
 	}
 	return g, nil
 }
-

@@ -22,13 +22,13 @@ const maxGrantFile = 64 << 10
 // grantFile is what acquire leaves for the commands that follow it: the grant and the
 // names that renew, release and complete have to match. docs/cli.md has the schema.
 type grantFile struct {
-	Version   int             `json:"version"`
-	Resource  string          `json:"resource"`
-	Owner     string          `json:"owner"`
-	RequestID string          `json:"request_id"`
-	LeaseID   string          `json:"lease_id"`
-	Fence     json.Number     `json:"fence"` // a string in what we write
-	Grant     string          `json:"grant"`
+	Version   int              `json:"version"`
+	Resource  string           `json:"resource"`
+	Owner     string           `json:"owner"`
+	RequestID string           `json:"request_id"`
+	LeaseID   string           `json:"lease_id"`
+	Fence     json.Number      `json:"fence"` // a string in what we write
+	Grant     string           `json:"grant"`
 	claims    grant.Unverified // of Grant; believed by nobody
 }
 

@@ -59,7 +59,6 @@ func (a *app) root() *cobra.Command {
 		a.fenceCommand(), a.grantCommand(),
 		a.versionCommand(), a.completionCommand(),
 	)
-	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help", RunE: wantSubcommand})
 	return root
 }
 
@@ -77,6 +76,7 @@ func wantSubcommand(cmd *cobra.Command, args []string) error {
 			names = append(names, c.Name())
 		}
 	}
+	cmd.SuggestionsMinimumDistance = 2
 	known := "want one of " + strings.Join(names, ", ")
 	if len(args) == 0 {
 		return usage(cmd, "no command: %s", known)
