@@ -129,8 +129,10 @@ func line(cmd *cobra.Command, err error) string {
 		return text
 	}
 	name := strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "lastword"), " ")
-	if name == "" || strings.HasPrefix(text, name+" ") || strings.HasPrefix(text, name+":") {
-		return text
+	for _, prefix := range []string{name + " ", name + ":", cmd.Name() + " "} {
+		if name == "" || strings.HasPrefix(text, prefix) {
+			return text
+		}
 	}
 	return name + ": " + text
 }

@@ -56,7 +56,10 @@ func refusedAction(action sqlite.AuthorizerActionCode, arg1, arg2 string) string
 	case sqlite.AuthTransaction:
 		return arg1 // BEGIN, COMMIT, ROLLBACK
 	case sqlite.AuthSavepoint:
-		return strings.TrimSpace("SAVEPOINT " + arg1)
+		if arg1 == "BEGIN" {
+			return "SAVEPOINT"
+		}
+		return arg1 // RELEASE, ROLLBACK
 	case sqlite.AuthAttach:
 		return "ATTACH"
 	case sqlite.AuthDetach:
