@@ -166,7 +166,7 @@ func (f *grantFile) member(d *json.Decoder, name string, text map[string]*string
 }
 
 func broken(err error) error {
-	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("it ends in the middle")
 	}
 	return errors.New("its JSON is broken")

@@ -35,7 +35,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"serve": serveScript, "stop": stopScript,
-			"exits": exitsScript, "sql": sqlScript, "value": valueScript, "json": jsonScript, "lines": linesScript,
+			"exits": exitsScript, "sql": sqlScript, "value": valueScript, "json": jsonScript, "bytes": bytesScript,
 		},
 	})
 }
@@ -214,9 +214,9 @@ func jsonScript(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// linesScript wants FILE to have N lines.
-func linesScript(ts *testscript.TestScript, _ bool, args []string) {
-	if got := strconv.Itoa(strings.Count(ts.ReadFile(args[0]), "\n")); got != args[1] {
-		ts.Fatalf("%s has %s lines, want %s", args[0], got, args[1])
-	}
+// bytesScript makes a file of N bytes.
+func bytesScript(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), bytes.Repeat([]byte("x"), n), 0o600))
 }
