@@ -85,7 +85,7 @@ func (a *app) completionCommand() *cobra.Command {
 func (a *app) grantCommand() *cobra.Command {
 	show := &cobra.Command{
 		Use: "show FILE|-", Short: "what a grant says, NOT VERIFIED", Args: want("FILE"),
-		Long: `Prints what a grant says of itself: a grant file of acquire, or the grant alone, from
+		Long: `Prints what a grant says of itself, NOT VERIFIED: a grant file of acquire, or the grant alone, from
 FILE or, with -, from stdin. The signature is neither checked nor printed. Anybody can
 write such a text: decide nothing by it.`,
 		RunE: func(_ *cobra.Command, args []string) error { return a.showGrant(args[0]) },

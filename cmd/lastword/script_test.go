@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/lastword/lastword/rpc"
 )
 
 // TestMain lets the scripts run the real main as a process of its own.
@@ -36,6 +38,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"serve": serveScript, "stop": stopScript,
 			"exits": exitsScript, "sql": sqlScript, "value": valueScript, "json": jsonScript, "bytes": bytesScript,
+			"grantonly": grantOnlyScript, "tamper": tamperScript, "bundle": bundleScript,
 		},
 	})
 }
@@ -68,7 +71,8 @@ func serveScript(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	p.cmd.Dir, p.cmd.Stderr = ts.MkAbs("."), &p.stderr
-	p.cmd.Env = append(os.Environ(), "PATH="+ts.Getenv("PATH"))
+	p.cmd.Env = append(os.Environ(), "PATH="+ts.Getenv("PATH"), "LASTWORD_STORE="+ts.Getenv("LASTWORD_STORE"),
+		"LASTWORD_DOMAIN="+ts.Getenv("LASTWORD_DOMAIN"), "LASTWORD_GRPC="+ts.Getenv("LASTWORD_GRPC"))
 	stdout, err := p.cmd.StdoutPipe()
 	ts.Check(err)
 	ts.Check(p.cmd.Start())
@@ -219,4 +223,29 @@ func bytesScript(ts *testscript.TestScript, _ bool, args []string) {
 	n, err := strconv.Atoi(args[1])
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), bytes.Repeat([]byte("x"), n), 0o600))
+}
+
+// grantOnlyScript takes the grant out of the JSON of acquire.
+func grantOnlyScript(ts *testscript.TestScript, _ bool, args []string) {
+	var t struct {
+		Grant string `json:"grant"`
+	}
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &t))
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(t.Grant+"\n"), 0o600))
+}
+
+// tamperScript replaces the quoted text OLD by NEW.
+func tamperScript(ts *testscript.TestScript, _ bool, args []string) {
+	text := strings.ReplaceAll(ts.ReadFile(args[0]), strconv.Quote(args[1]), strconv.Quote(args[2]))
+	ts.Check(os.WriteFile(ts.MkAbs(args[3]), []byte(text), 0o600))
+}
+
+// bundleScript saves the trust bundle of the authority.
+func bundleScript(ts *testscript.TestScript, _ bool, args []string) {
+	c, err := rpc.Dial(ts.Getenv("LASTWORD_AUTHORITY"), rpc.ClientConfig{Timeout: patience})
+	ts.Check(err)
+	defer c.Close()
+	b, err := c.Bundle(context.Background())
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o600))
 }
