@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/rpc"
 )
 
@@ -38,7 +40,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"serve": serveScript, "stop": stopScript,
 			"exits": exitsScript, "sql": sqlScript, "value": valueScript, "json": jsonScript, "bytes": bytesScript,
-			"grantonly": grantOnlyScript, "tamper": tamperScript, "bundle": bundleScript,
+			"grantonly": grantOnlyScript, "tamper": tamperScript, "waiters": waitersScript, "bundle": bundleScript,
 		},
 	})
 }
@@ -248,4 +250,23 @@ func bundleScript(ts *testscript.TestScript, _ bool, args []string) {
 	b, err := c.Bundle(context.Background())
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o600))
+}
+
+// waitersScript waits until N callers wait for RESOURCE.
+func waitersScript(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	c, err := rpc.Dial(ts.Getenv("LASTWORD_AUTHORITY"), rpc.ClientConfig{Timeout: patience})
+	ts.Check(err)
+	defer c.Close()
+	for deadline := time.Now().Add(patience); ; runtime.Gosched() {
+		st, err := c.Status(context.Background(), lastword.StatusQuery{Resource: lastword.Resource(args[0])})
+		ts.Check(err)
+		if st.Waiters == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%d callers wait, want %d", st.Waiters, want)
+		}
+	}
 }
