@@ -88,7 +88,11 @@ func refusalStatus(op operation, resource lastword.Resource, e *lastword.Error) 
 		m.Ended.Result, m.Ended.ResultOmitted = nil, true
 	}
 	code, _ := grpcCode(e.Code)
-	st := status.New(code, clip(m.Reason+": "+m.Message, maxStatusMessageBytes))
+	text := m.Reason
+	if m.Message != "" {
+		text += ": " + m.Message
+	}
+	st := status.New(code, clip(text, maxStatusMessageBytes))
 	if detailed, err := st.WithDetails(m); err == nil {
 		return detailed
 	}
