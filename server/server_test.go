@@ -160,7 +160,7 @@ func TestAStartThatIsRefusedSaysWhyInOneLineAndLeavesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer db.Close()
+			defer func() { _ = db.Close() }()
 			if _, err := db.ExecContext(t.Context(), "CREATE TABLE customers (name TEXT)"); err != nil {
 				t.Fatal(err)
 			}
@@ -426,7 +426,7 @@ func ExampleOpen() {
 		fmt.Println(err)
 		return
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	s, err := server.Open(context.Background(), server.Config{
 		Store: "sqlite:" + filepath.Join(dir, "lastword.db"), Domain: "demo", GRPC: "127.0.0.1:0",
 	})

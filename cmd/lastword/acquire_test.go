@@ -76,7 +76,7 @@ func eventually(t *testing.T, addr, resource string, is func(lastword.Status) bo
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	for deadline := time.Now().Add(patience); ; runtime.Gosched() {
 		st, err := c.Status(t.Context(), lastword.StatusQuery{Resource: lastword.Resource(resource)})
 		if err != nil {
@@ -129,14 +129,14 @@ func (p *lateProxy) addr() string { return p.lis.Addr().String() }
 func (p *lateProxy) letGo()       { p.once.Do(func() { close(p.late) }) }
 
 func (p *lateProxy) serve(client net.Conn, target string) {
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	behind, err := net.Dial("tcp", target)
 	if err != nil {
 		return
 	}
-	defer behind.Close()
+	defer func() { _ = behind.Close() }()
 	p.wg.Go(func() {
-		defer behind.Close()
+		defer func() { _ = behind.Close() }()
 		_, _ = io.Copy(behind, client)
 	})
 	var frame [9]byte
