@@ -3,7 +3,6 @@ package sqlfence
 import (
 	"context"
 	"database/sql"
-	"errors"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/internal/sqldb"
@@ -131,10 +130,7 @@ func checkSchema(ctx context.Context, op string, db *sql.DB) error {
 		version, err = sqldb.Inspect(ctx, dialect, db, schema)
 		return err
 	})
-	var known *lastword.Error
 	switch {
-	case errors.As(err, &known):
-		return known
 	case err != nil:
 		return explain(op, err)
 	case version < len(schema.Steps):
