@@ -268,6 +268,45 @@ func TestASecondServerOnTheSameFileIsRefusedByAnotherPort(t *testing.T) {
 	again.end(t)
 }
 
+// KF-38: of several that start at once on an empty directory one serves, and the
+// others say why they do not.
+func TestOfManyServersAtOnceOneServes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const n = 8
+	type result struct {
+		server *server.Server
+		err    error
+	}
+	results := make(chan result, n)
+	for range n {
+		go func() {
+			s, err := server.Open(t.Context(), config(dir))
+			results <- result{s, err}
+		}()
+	}
+	var won []*server.Server
+	for range n {
+		r := <-results
+		if r.err == nil {
+			won = append(won, r.server)
+			continue
+		}
+		checkRefusal(t, r.err, lastword.CodeUnavailable, "is in use by")
+	}
+	if len(won) != 1 {
+		t.Errorf("%d servers on one file", len(won))
+	}
+	for _, s := range won {
+		if epoch, err := s.Authority().Epoch(); err != nil || epoch != 0 {
+			t.Errorf("epoch %d, %v; want 0", epoch, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // R10: a store that was put back behind the authority's back is refused with the way
 // out, and the way out works: numbers go on above everything that was issued.
 func TestAStoreThatWasPutBackIsRefusedUntilAnOperatorAdvances(t *testing.T) {

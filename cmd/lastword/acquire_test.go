@@ -268,3 +268,36 @@ func TestALeaseWhoseGrantFileCannotBeMadeIsGivenBack(t *testing.T) {
 	}
 	lastwordCommand(t.Context(), addr, "status", "doc/a").want(t, 0, "state       RELEASED", "next fence  3 (0.3)")
 }
+
+// KF-38: several at once, on a file that is not there yet.
+func TestManyFenceInitsAtOnceAllSucceedAndOneMakesTheFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "app.db")
+	const n = 8
+	results := make(chan outcome, n)
+	for range n {
+		go func() { results <- lastwordCommand(t.Context(), "", "fence", "init", "sqlite:"+path) }()
+	}
+	created := 0
+	for range n {
+		got := <-results
+		got.want(t, 0, "initialized")
+		if strings.Contains(got.stdout, "the file was made") {
+			created++
+		}
+	}
+	if created != 1 {
+		t.Errorf("%d of them made the file", created)
+	}
+	lastwordCommand(t.Context(), "", "fence", "status", "sqlite:"+path, "doc/a").want(t, 0, "no record")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), "app.db") {
+			t.Errorf("left behind: %s", e.Name())
+		}
+	}
+}
