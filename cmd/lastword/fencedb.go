@@ -118,7 +118,7 @@ func initialiseNew(ctx context.Context, path string) (created bool, err error) {
 		return false, err
 	}
 	if err := os.Link(tmp, path); err != nil {
-		return false, nil //nolint:nilerr // it is made in its place then
+		return false, nil // it is made in its place then
 	}
 	return true, syncDir(filepath.Dir(path))
 }
