@@ -1,0 +1,89 @@
+// Package fence is the gate at the resource: it admits a write only with a
+// verified grant whose fence is not older than the newest one the resource has
+// durably accepted, in the same transaction as the write itself.
+//
+// The package holds what all guarded places share: verification, the question to
+// the authority, the numbering of a tenure's writes and what is left of a refusal.
+// A leaf package (sqlfence, memfence, …) brings the transaction. The rules are in
+// internal/core.
+//
+// # Guarantees
+//
+// Once a place has durably accepted a write, or the registration, of a newer
+// fence, no write of an older one changes it (P1). A failed proof changes nothing
+// (P3). One operation id has at most one effect at a record (P4). An outcome that
+// could not be learnt is [lastword.ErrUnknownOutcome] and nothing else (P5).
+//
+// # Not guaranteed
+//
+// That an old write fails at the instant of expiry: until the newer fence has
+// reached the record, an older write whose status was answered before the take-
+// over, or that asks for none, may still be accepted. Effects outside the place's
+// transaction are not covered, nor writers that bypass the gate.
+package fence
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/grant"
+)
+
+// StatusSource answers what the authority knows of a tenure. The embedded
+// authority and the remote client satisfy it. A source that has heard nothing
+// returns an error, never an old answer, and it returns when ctx ends.
+type StatusSource interface {
+	Status(ctx context.Context, q lastword.StatusQuery) (lastword.Status, error)
+}
+
+// Config says whom a gate believes. Domain and Verifier are required; Status is,
+// unless Mode is [FenceOnly].
+type Config struct {
+	Domain   string
+	Verifier *grant.Verifier
+	Status   StatusSource
+
+	// Mode is what new records are created with and old ones tightened to; ""
+	// is [Query]. An answer to a question is enough for [Proof]; a carried proof is
+	// not read.
+	Mode StatusMode
+	// Policy is what new records are created with, and what old ones change to
+	// with the next larger fence; "" keeps theirs, and is [Ordered] for new ones.
+	Policy Policy
+	// Scope, if not "", is the only resource, or with a trailing slash the prefix
+	// of the only resources, that this gate admits.
+	Scope string
+	// Caller is the authenticated caller; "" if there is none to compare.
+	Caller string
+	// MinPolicyGeneration is the lowest policy generation admitted.
+	MinPolicyGeneration uint64
+
+	// StatusReuse is how long a HELD answer may be reused, counted from when the
+	// question was sent; 0 is 1 s, negative never reuses.
+	StatusReuse time.Duration
+	// AskTimeout bounds one question; 0 is 2 s.
+	AskTimeout time.Duration
+
+	// Elapsed is monotonic elapsed time; nil takes the process's, in which a
+	// suspend counts. Now is the wall clock that receipts show to people; nil takes
+	// the system's.
+	Elapsed func() time.Duration
+	Now     func() time.Time
+	Logger  *slog.Logger // nil discards
+}
+
+// Call is one guarded write at the door. Exactly one of Holder and
+// Mutation.Grant is given: a holder brings grant, state and numbering with it.
+type Call struct {
+	// Resource must be the grant's; "" takes the grant's word for it, within the
+	// gate's Scope.
+	Resource lastword.Resource
+	Holder   lastword.Holder
+	Mutation lastword.Mutation
+	// Content is the payload itself, if the caller has it: its digest fills
+	// Mutation.Payload, and a conflict keeps its first bytes for people. nil is not
+	// given; an empty payload is not nil.
+	Content []byte
+}

@@ -1,0 +1,136 @@
+package fence
+
+import (
+	"context"
+	"time"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/internal/core"
+)
+
+// Record is what a guarded place keeps for one (domain, resource). An engine may
+// spread it over columns; it must give back exactly what it was given. While its
+// data lives it is never deleted (R19), and its fence is never lowered (P1).
+type Record = core.FenceRecord
+
+// Known is what a place remembers of one operation id.
+type Known = core.KnownOperation
+
+// Policy is the order rule of a record.
+type Policy = core.Policy
+
+// The policies (protocol §4).
+const (
+	Ordered = core.Ordered
+	Latest  = core.Latest
+	Once    = core.Once
+)
+
+// StatusMode says what a record wants to hear of the authority before it admits.
+type StatusMode = core.StatusMode
+
+// The status modes, from the loosest to the strictest. What a record has stored
+// can only be tightened.
+const (
+	FenceOnly = core.FenceOnly
+	Proof     = core.Proof
+	Query     = core.Query
+)
+
+// Key names a record.
+type Key struct {
+	Domain   string
+	Resource lastword.Resource
+}
+
+// Place is what an engine implements: one atomic unit at a time. T is the engine's
+// transaction, which the business effect also uses.
+//
+// Implementations are safe for concurrent use. Errors are *lastword.Error:
+// CodeMutationUnknown only when the fate of a commit is really open; an engine's
+// busy, deadlock and serialization errors are retried inside Transact, as a whole,
+// until ctx ends, and never look like a verdict (R16).
+type Place[T Tx] interface {
+	// Name tells this place apart from every other one the process uses, such as
+	// "sqlite:/var/lib/app.db". It is no secret.
+	Name() string
+
+	// Transact runs fn in one transaction and commits it if fn returns nil;
+	// otherwise, and if fn panics, nothing of it stays. The record of key is
+	// locked for the whole of fn, also if it does not exist yet. fn may be run
+	// several times; only the last run counts.
+	Transact(ctx context.Context, key Key, fn func(ctx context.Context, tx T) error) error
+
+	// Note makes evidence durable in a transaction of its own, after the one that
+	// refused was rolled back (R16b).
+	Note(ctx context.Context, key Key, e Evidence) error
+
+	// Find is the receipt of an operation, read without moving a fence (R21). It
+	// reads the newest committed state.
+	Find(ctx context.Context, key Key, operation string) (r lastword.Receipt, found bool, err error)
+
+	// Inspect is the record and what was noted beside it. A record that does not
+	// exist is no error.
+	Inspect(ctx context.Context, key Key) (Inspection, error)
+}
+
+// Tx is one transaction at a place, as the gate uses it.
+type Tx interface {
+	// Load reads the record under its lock, and what is known of operation ("" for
+	// none). In a transaction that is not of Transact but the caller's own ([Within]),
+	// it takes that lock itself, and holds it until the transaction ends. It sees
+	// what the transaction has stored before.
+	Load(ctx context.Context, key Key, operation string) (Record, Known, error)
+
+	// Receipt reads the receipt of an operation that Load, or the record, named.
+	Receipt(ctx context.Context, key Key, operation string) (lastword.Receipt, error)
+
+	// Store writes next, and the receipt if it is not nil, in this transaction. It
+	// is one conditional write on the record being the one that Load returned
+	// (old); the row count decides (R15). Something else there is an error, never
+	// an overwrite. It never replaces a receipt. The receipt's Verdict is APPLIED.
+	Store(ctx context.Context, key Key, old, next Record, receipt *lastword.Receipt) error
+}
+
+// Evidence is what a refusal leaves behind.
+type Evidence struct {
+	Verdict lastword.Verdict // Refusals counts it, whatever else is asked for
+	Why     string
+	// Fence is the refused grant's; with Freeze, it is the one that the record
+	// carried when the refusal was decided.
+	Fence    lastword.Token
+	LeaseID  string
+	Claimant string // owner of the refused grant
+	// Freeze asks for the record to be frozen ([Frozen]), if it still carries Fence;
+	// if it does not, that is no error.
+	Freeze bool
+	// Quarantine, if not nil, keeps the refused operation: per resource and
+	// claimant the first and the last one, the rest is counted.
+	Quarantine *Quarantined
+	At         time.Time // the place's wall clock, for people
+}
+
+// Quarantined is an operation that was refused with CONFLICT.
+type Quarantined struct {
+	Operation string
+	Seq       uint64
+	Payload   lastword.Digest
+	Content   []byte // the payload's first [MaxQuarantineBytes], if the caller gave it
+}
+
+// Frozen is rec, stopped until a larger issuer epoch or an operator opens it.
+func Frozen(rec Record) Record { return core.Freeze(rec) }
+
+// Closed is rec raised to the authority's next fence − 1 and closed: only a grant
+// made later is admitted (R20). It never lowers the fence. 0 raises nothing.
+func Closed(rec Record, next lastword.Token) Record { return core.Close(rec, next) }
+
+// MaxQuarantineBytes bounds what is kept of one quarantined payload.
+const MaxQuarantineBytes = 4 << 10
+
+// Inspection is what [Place.Inspect] tells.
+type Inspection struct {
+	Record     Record
+	Refusals   map[lastword.Verdict]uint64 // noted ones
+	Quarantine []Evidence                  // per claimant the first, and the last if it is another one
+}

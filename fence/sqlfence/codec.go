@@ -1,0 +1,133 @@
+package sqlfence
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/fence"
+)
+
+// timeLayout sorts as text and is exact to the microsecond.
+const timeLayout = "2006-01-02T15:04:05.000000Z"
+
+func timeText(t time.Time) string { return t.UTC().Format(timeLayout) }
+
+// recordArgs are the columns of a record, from fence to min_policy_generation.
+func recordArgs(rec fence.Record) ([]any, error) {
+	for _, n := range [...]uint64{uint64(rec.Fence), rec.LastSeq, rec.Step, rec.BundleSequence, rec.MinPolicyGeneration} {
+		if err := fits(n); err != nil {
+			return nil, err
+		}
+	}
+	frozen := 0
+	if rec.Frozen {
+		frozen = 1
+	}
+	return []any{
+		int64(rec.Fence), rec.LeaseID, rec.GrantDigest.String(), rec.Root.String(),
+		int64(rec.LastSeq), rec.LastOperation, rec.LastPayload.String(),
+		string(rec.Policy), string(rec.Status), frozen, int64(rec.Step),
+		int64(rec.BundleSequence), int64(rec.MinEpoch), int64(rec.MinPolicyGeneration),
+	}, nil
+}
+
+// fits: the engines' integers are signed. No honest number comes near the bound.
+func fits(n uint64) error {
+	if n > math.MaxInt64 {
+		return &lastword.Error{Code: lastword.CodeInvalid, Message: fmt.Sprintf("the number %d does not fit into the database", n)}
+	}
+	return nil
+}
+
+// recordRow takes the columns of a record as a statement returns them.
+type recordRow struct {
+	rec                    fence.Record
+	grant, root, payload   string
+	policy, status         string
+	fence, seq, step       int64
+	bundle, epoch, minimum int64
+}
+
+func (r *recordRow) targets() []any {
+	return []any{
+		&r.rec.Exists, &r.fence, &r.rec.LeaseID, &r.grant, &r.root,
+		&r.seq, &r.rec.LastOperation, &r.payload,
+		&r.policy, &r.status, &r.rec.Frozen, &r.step,
+		&r.bundle, &r.epoch, &r.minimum,
+	}
+}
+
+func (r *recordRow) record() (fence.Record, error) {
+	rec := r.rec
+	rec.Fence, rec.LastSeq, rec.Step = lastword.Token(r.fence), uint64(r.seq), uint64(r.step)
+	rec.BundleSequence, rec.MinEpoch, rec.MinPolicyGeneration = uint64(r.bundle), uint32(r.epoch), uint64(r.minimum)
+	rec.Policy, rec.Status = fence.Policy(r.policy), fence.StatusMode(r.status)
+	err := parseDigests(map[*lastword.Digest]string{&rec.GrantDigest: r.grant, &rec.Root: r.root, &rec.LastPayload: r.payload})
+	return rec, err
+}
+
+func parseDigests(texts map[*lastword.Digest]string) error {
+	for d, s := range texts {
+		if err := parseDigest(d, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseDigest reads a digest column. What is not one was not written by us.
+func parseDigest(d *lastword.Digest, s string) (err error) {
+	if s == "" {
+		*d = lastword.Digest{}
+		return nil
+	}
+	if *d, err = lastword.ParseDigest(s); err != nil {
+		return &lastword.Error{Code: lastword.CodeInternal, Message: "a digest in the tables of the fence is damaged", Err: err}
+	}
+	return nil
+}
+
+func receiptArgs(key fence.Key, r lastword.Receipt) ([]any, error) {
+	for _, n := range [...]uint64{uint64(r.Fence), r.Seq} {
+		if err := fits(n); err != nil {
+			return nil, err
+		}
+	}
+	return []any{
+		key.Domain, string(key.Resource), r.Operation, r.Payload.String(), int64(r.Fence), int64(r.Seq),
+		r.LeaseID, r.GrantDigest.String(), r.Owner, r.Caller, r.Root.String(), blob(r.Result), timeText(r.AppliedAt),
+	}, nil
+}
+
+// blob keeps "none" from becoming NULL.
+func blob(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// scanner is *sql.Row or *sql.Rows.
+type scanner interface{ Scan(targets ...any) error }
+
+// scanReceipt reads what sqlReceipt returns.
+func scanReceipt(row scanner, key fence.Key, operation string) (lastword.Receipt, error) {
+	r := lastword.Receipt{Domain: key.Domain, Resource: key.Resource, Operation: operation, Verdict: lastword.Applied}
+	var payload, digest, root, at string
+	var token, seq int64
+	if err := row.Scan(&payload, &token, &seq, &r.LeaseID, &digest, &r.Owner, &r.Caller, &root, &r.Result, &at); err != nil {
+		return lastword.Receipt{}, err
+	}
+	r.Fence, r.Seq = lastword.Token(token), uint64(seq)
+	if len(r.Result) == 0 {
+		r.Result = nil
+	}
+	var err error
+	if r.AppliedAt, err = time.Parse(timeLayout, at); err != nil {
+		return lastword.Receipt{}, &lastword.Error{Code: lastword.CodeInternal, Message: "a time in the tables of the fence is damaged", Err: err}
+	}
+	err = parseDigests(map[*lastword.Digest]string{&r.Payload: payload, &r.GrantDigest: digest, &r.Root: root})
+	return r, err
+}
