@@ -1,0 +1,42 @@
+// Package client is the holder's side of lastword: it acquires a lease, renews it
+// in the background, and knows at every moment whether the lease may still be
+// relied on.
+//
+// A [Client] talks to an [Authority]: the embedded one or a remote one. A [Lease]
+// is one tenure. It has one fence, which never changes, and is never re-armed: once
+// it is EXPIRED or RELEASED it stays so, and a new acquire gives a new Lease.
+//
+//	lease, err := c.Acquire(ctx, "invoice-batch/2026-07-19", client.AcquireOptions{Wait: time.Minute})
+//	if err != nil {
+//		return err
+//	}
+//	defer lease.Close()
+//	// write through a fence, with lease.Context() and lease
+//
+// [Client.Run] does the same around a function.
+//
+// # Guarantees
+//
+// A lease admits new effects only while its trust lasts: until base + remaining −
+// margin on the holder's own elapsed-time clock, where base is read just before
+// the message was sent whose answer says what remains (R25). Losing trust needs no
+// packet: a timer ends the lease's context, and [Lease.State] and
+// [Lease.Sequence] look at the clock themselves, so that a process which was
+// stopped does not go on when it is continued. A renewal without a clear answer
+// stops new effects (OWNERSHIP_UNKNOWN) and is repeated faster than the interval;
+// a definite refusal ends the lease at once (R26). An acquire is one attempt with
+// one request id; one that is given up is cancelled, so that no lease is left
+// behind (R27). The context of a lease ends once, with a cause (R28). Fence and
+// grant need no I/O (R29). Nothing is left behind after a lease has ended: no
+// goroutine, no timer, no map entry.
+//
+// # Not guaranteed
+//
+// Effects that were sent before trust ended are not undone, and may still arrive:
+// only the resource's fence stops them. The end of the context does not stop code
+// that does not look at it. On a system without a clock that runs through suspend
+// (see [Config.Elapsed]) a suspend can lengthen the holder's own belief; the fence
+// does not depend on it. A lease that is dropped without [Lease.Close] is renewed
+// until the client is closed, or until its longest hold ends: set
+// [Config.MaxHold] where that can happen.
+package client

@@ -1,0 +1,73 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/internal/core"
+)
+
+// Why a lease ended. The cause of [Lease.Context] matches exactly one of them, and
+// so do the errors of what is tried afterwards; all of these are also
+// [lastword.ErrNotHolder].
+var (
+	// ErrExpired: trust was over before a renewal was answered (R25).
+	ErrExpired = errors.New("the lease expired")
+	// ErrRefused: the authority said that the tenure is not the current one: it
+	// lapsed there, or was revoked or cancelled (R26).
+	ErrRefused = errors.New("the authority refused the lease")
+	// ErrReleased: the holder gave the lease up.
+	ErrReleased = errors.New("the lease was released")
+	// ErrMaxHold: the lease was held for the longest time it was to be held.
+	ErrMaxHold = errors.New("the lease reached its longest hold")
+)
+
+// ErrOwnershipUnknown: it is not known at this moment whether the lease is still
+// held, so nothing was sent. The same effect may be tried again once the lease is
+// HELD. Errors that match it match [lastword.ErrUnknownOutcome] too.
+var ErrOwnershipUnknown = errors.New("ownership is not known")
+
+// OpenAttempt is the cause inside an [lastword.ErrUnknownOutcome] of an acquire
+// that was given up and whose cancel was not confirmed either (R27). The resource
+// may still be granted to it. Repeat the acquire with this request id, or cancel
+// it, to find out; or wait.
+type OpenAttempt struct {
+	RequestID string
+	// Within is the longest time, from the return of the error, until the attempt
+	// has expired by itself: the rest of the wait and one TTL, if no copy of it is
+	// still on its way.
+	Within time.Duration
+	Err    error // why it was given up
+}
+
+// Error says how long the attempt may live.
+func (e *OpenAttempt) Error() string {
+	return fmt.Sprintf("request id %s may still be granted, and has expired in %s if no copy of it is on its way: %v", e.RequestID, e.Within, e.Err)
+}
+
+// Unwrap is why the attempt was given up.
+func (e *OpenAttempt) Unwrap() error { return e.Err }
+
+func invalid(op string, r lastword.Resource, format string, args ...any) error {
+	return &lastword.Error{Code: lastword.CodeInvalid, Op: op, Resource: r, Message: fmt.Sprintf(format, args...)}
+}
+
+// endError is the cause with which a lease's context ends.
+func endError(end core.TrustEnd, r lastword.Resource) error {
+	e := &lastword.Error{Code: lastword.CodeNotHolder, Op: "hold", Resource: r}
+	switch end {
+	case core.TrustGoesOn:
+		return nil
+	case core.TrustLapsed:
+		e.Err, e.Hint = ErrExpired, "acquire again: a new lease has a larger fence"
+	case core.TrustRefused:
+		e.Err, e.Hint = ErrRefused, "acquire again: a new lease has a larger fence"
+	case core.TrustReleased, core.TrustOverrun:
+		e.Err = ErrReleased
+	case core.TrustMaxHold:
+		e.Err, e.Hint = ErrMaxHold, "raise max-hold if the work may take longer"
+	}
+	return e
+}

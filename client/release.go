@@ -1,0 +1,193 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/internal/core"
+)
+
+// Release gives the lease up: no new effect is admitted, then the lease's context
+// ends with [ErrReleased], renewals stop, and the authority is told, again and
+// again within ctx while it does not answer. Repeated, it gives the same answer.
+//
+// While work under [Client.Run] is under way only the context ends; the lease is
+// renewed, and admits the work's last writes, until the work has returned (R28).
+// If ctx ends before that, trust ends, no release is sent, the lease is left to
+// lapse, and the error is [lastword.ErrUnavailable]. The work itself must not
+// wait for its own end: called with a context of the lease from there, Release is
+// [lastword.ErrInvalid].
+//
+// nil means that the authority confirmed. [lastword.ErrNotHolder]: the tenure had
+// ended otherwise; an EXPIRED lease stays EXPIRED and nothing is sent.
+// [lastword.ErrUnknownOutcome]: there was no answer; the lease lapses by itself,
+// and Release may be called again.
+func (l *Lease) Release(ctx context.Context) error {
+	if ctx.Value(leaseKey{l}) != nil {
+		if l.working() {
+			return invalid("release", l.tenure.Resource, "the work under Run is not over: return from it, and Run releases")
+		}
+		// The lease's own context ends with the lease, before the call is sent.
+		var cancel context.CancelFunc
+		ctx, cancel = l.c.cleanup(ctx)
+		defer cancel()
+	}
+	return l.release(ctx, true)
+}
+
+// Close is Release within [Config.CleanupTimeout]. While work under [Client.Run]
+// is under way it ends the context and does not wait: Run releases when the work
+// has returned, and the error is [lastword.ErrUnavailable].
+func (l *Lease) Close() error {
+	ctx, cancel := l.c.cleanup(context.Background())
+	defer cancel()
+	return l.release(ctx, false)
+}
+
+func (l *Lease) release(ctx context.Context, drain bool) error {
+	if l.working() && !l.step(core.Trust.At).Final() {
+		l.cancel(endError(core.TrustReleased, l.tenure.Resource))
+		if !drain {
+			return l.notReleased("the work under Run is not over; Run releases when it returns", nil)
+		}
+		select {
+		case <-l.work:
+		case <-l.over.Done():
+		case <-ctx.Done():
+			l.step(core.Trust.Overrun)
+			return l.notReleased("the work under Run did not stop in time; the lease is left to lapse", ctx.Err())
+		}
+	}
+	if l.step(core.Trust.Released).State == lastword.HolderExpired {
+		return &lastword.Error{Code: lastword.CodeNotHolder, Op: "release", Resource: l.tenure.Resource, Err: l.why(), Message: "nothing was sent"}
+	}
+	select {
+	case <-l.finished: // the renewal that was under way has been dropped
+	case <-ctx.Done():
+		return l.notReleased("a renewal is still under way; the lease lapses by itself", ctx.Err())
+	}
+	return l.sendRelease(ctx)
+}
+
+func (l *Lease) working() bool {
+	if l.work == nil {
+		return false
+	}
+	select {
+	case <-l.work:
+		return false
+	default:
+		return true
+	}
+}
+
+func (l *Lease) sendRelease(ctx context.Context) error {
+	select {
+	case l.releasing <- struct{}{}:
+		defer func() { <-l.releasing }()
+	case <-ctx.Done():
+		return l.unknown("release", ctx.Err()) // another call is sending it
+	}
+	if l.answered {
+		return l.answer
+	}
+	// Past the deadline the tenure is over whether the release arrives or not.
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(l.step(core.Trust.At).Until-l.c.now()))
+	defer cancel()
+	err := l.c.retry(ctx, "release", l.tenure.Resource, l.tenure.TTL, l.callTimeout(), func(ctx context.Context) error {
+		return l.c.authority.Release(ctx, l.tenure.TenureRef)
+	})
+	if err != nil && answerOf(err) != refused {
+		return l.open("release", err)
+	}
+	l.answered, l.answer = true, err
+	return err
+}
+
+// callTimeout bounds calls that are not renewals. They are not in a hurry: a
+// short TTL must not make them fail on a slow line, and a long one must not use up
+// the time of the clean-up with one try.
+func (l *Lease) callTimeout() time.Duration {
+	return min(max(l.c.cfg.callTimeout(l.tenure.TTL), time.Second), l.c.cfg.CleanupTimeout/4)
+}
+
+// releaseAfterMaxHold tells the authority, as well as it can, that a lease which
+// reached its longest hold is not needed any more.
+func (l *Lease) releaseAfterMaxHold() {
+	if l.step(core.Trust.At).End != core.TrustMaxHold {
+		return
+	}
+	ctx, cancel := l.c.cleanup(context.Background())
+	defer cancel()
+	if err := l.sendRelease(ctx); err != nil {
+		l.c.cfg.Logger.Debug("no release after the longest hold; the lease lapses by itself", "resource", l.tenure.Resource, "error", err)
+	}
+}
+
+// Complete stores the result of the tenure at the authority, at most
+// [lastword.MaxResultBytes]. It starts only while the lease admits new effects;
+// without an answer it is repeated with the same result within ctx.
+//
+// nil means that the result is stored. Repeated with the same result: nil again;
+// with another one: [lastword.ErrRequestConflict]. [lastword.ErrNotHolder]: not
+// accepted, and the lease is over. [lastword.ErrUnknownOutcome]: it may or may
+// not have been stored, or [ErrOwnershipUnknown]: nothing was sent. A release is
+// no completion (R6b).
+func (l *Lease) Complete(ctx context.Context, result []byte) error {
+	if len(result) > lastword.MaxResultBytes {
+		return invalid("complete", l.tenure.Resource, "the result has %d bytes, more than %d", len(result), lastword.MaxResultBytes)
+	}
+	digest := lastword.DigestOf(result)
+	if known := l.completion(); known != nil {
+		if *known == digest {
+			return nil
+		}
+		return &lastword.Error{Code: lastword.CodeRequestConflict, Op: "complete", Resource: l.tenure.Resource, Message: "the tenure has completed with another result"}
+	}
+	if err := l.refusal("complete"); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return &lastword.Error{Code: lastword.CodeUnavailable, Op: "complete", Resource: l.tenure.Resource, Message: "nothing was sent", Err: err}
+	}
+	result = bytes.Clone(result)
+	err := l.c.retry(ctx, "complete", l.tenure.Resource, l.tenure.TTL, l.callTimeout(), func(ctx context.Context) error {
+		return l.c.authority.Complete(ctx, l.tenure.TenureRef, result)
+	})
+	switch {
+	case err == nil:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.completed = &digest
+		return nil
+	case answerOf(err) != refused:
+		return l.open("complete", err)
+	case tenureGone(err):
+		l.step(core.Trust.Refused)
+	}
+	return err
+}
+
+func (l *Lease) completion() *lastword.Digest {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.completed
+}
+
+// open gives an error that is no refusal its type.
+func (l *Lease) open(op string, err error) error {
+	if isLastword(err) {
+		return err
+	}
+	return l.unknown(op, err)
+}
+
+func (l *Lease) unknown(op string, err error) error {
+	return &lastword.Error{Code: lastword.CodeUnknown, Op: op, Resource: l.tenure.Resource, Message: "no answer", Err: err}
+}
+
+func (l *Lease) notReleased(why string, err error) error {
+	return &lastword.Error{Code: lastword.CodeUnavailable, Op: "release", Resource: l.tenure.Resource, Message: why, Err: err}
+}

@@ -1,0 +1,231 @@
+package client_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/client"
+)
+
+func TestTrustEndsWithoutAnyPacketCountedFromTheSending(t *testing.T) { // R25, R28
+	inBubble(t, func(t *testing.T, w *world) {
+		w.suffer(only("acquire", 1, fault{delayReply: 4 * time.Second}))
+		sent := time.Now()
+		l := w.lease(w.client(client.Config{}), client.AcquireOptions{})
+		if took := time.Since(sent); took != 4*time.Second {
+			t.Fatalf("the acquire took %s", took)
+		}
+		w.suffer(outage)
+		wantState(t, l, lastword.HolderHeld)
+		at := wantEnd(t, l, client.ErrExpired)
+		if got, want := at.Sub(sent), ttl-margin; got != want {
+			t.Errorf("trust ended after %s, want %s", got, want)
+		}
+		wantState(t, l, lastword.HolderExpired)
+		wantIs(t, context.Cause(l.Context()), lastword.ErrNotHolder)
+		if w.held(doc) == 0 {
+			t.Error("trust was over later than the authority's deadline")
+		}
+	})
+}
+
+func TestAStoppedProcessSeesTheEndBeforeAnyTimerRuns(t *testing.T) { // R25, KF-10
+	inBubble(t, func(t *testing.T, w *world) {
+		var slept atomic.Int64
+		start := time.Now()
+		c := w.client(client.Config{Elapsed: func() time.Duration { return time.Since(start) + time.Duration(slept.Load()) }})
+		l := w.lease(c, client.AcquireOptions{})
+		slept.Store(int64(ttl)) // a suspend: the clock went on, no timer fired
+		if _, _, err := l.Sequence(t.Context(), "memory:here/doc/1"); err == nil {
+			t.Error("a number was lent after the suspend")
+		} else {
+			wantIs(t, err, lastword.ErrNotHolder, client.ErrExpired)
+		}
+		wantState(t, l, lastword.HolderExpired)
+		wantIs(t, context.Cause(l.Context()), client.ErrExpired)
+		synctest.Wait()
+		if n := w.count("renew"); n != 0 {
+			t.Errorf("%d renewals of an expired lease", n)
+		}
+	})
+}
+
+func TestAnotherClockIsComparedOftenerThanTheDeadline(t *testing.T) { // R25
+	inBubble(t, func(t *testing.T, w *world) {
+		var slept atomic.Int64
+		start := time.Now()
+		c := w.client(client.Config{Elapsed: func() time.Duration { return time.Since(start) + time.Duration(slept.Load()) }})
+		l := w.lease(c, client.AcquireOptions{})
+		slept.Store(int64(ttl))
+		if late := wantEnd(t, l, client.ErrExpired).Sub(start); late > ttl/6 {
+			t.Errorf("nobody looked at the clock for %s after the suspend", late)
+		}
+	})
+}
+
+func TestAGrantThatWaitedIsConfirmedByOneRenewal(t *testing.T) { // R25
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.lease(w.client(client.Config{}), client.AcquireOptions{})
+		b := w.client(client.Config{})
+		go func() {
+			time.Sleep(40 * time.Second)
+			w.suffer(only("renew", 1, fault{loseReply: true}))
+			if err := a.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		l := w.lease(b, client.AcquireOptions{Wait: time.Minute})
+		confirmed := time.Now()
+		wantState(t, l, lastword.HolderHeld)
+		if l.Fence() != 2 || l.Previous().State != lastword.StateReleased {
+			t.Errorf("fence %s after %+v", l.Fence(), l.Previous())
+		}
+		w.suffer(outage)
+		// The confirming renewal was sent and answered in one instant.
+		if got := wantEnd(t, l, client.ErrExpired).Sub(confirmed); got != ttl-margin {
+			t.Errorf("trusted for %s after the confirmation, want %s", got, ttl-margin)
+		}
+	})
+}
+
+func TestAGrantThatLapsedBeforeItsConfirmationIsNoLease(t *testing.T) { // R25, R3
+	inBubble(t, func(t *testing.T, w *world) {
+		w.suffer(func(op string) fault {
+			if op == "acquire" {
+				return fault{delayReply: 31 * time.Second, deaf: true}
+			}
+			return fault{}
+		})
+		l, err := w.client(client.Config{}).Acquire(t.Context(), doc, client.AcquireOptions{})
+		if l != nil {
+			t.Fatalf("got a lease in state %s", l.State())
+		}
+		wantIs(t, err, lastword.ErrNotHolder)
+		wantNot(t, err, lastword.ErrUnknownOutcome)
+	})
+}
+
+func TestErrorsOfRenewalsAreRepeatedFasterAndRecover(t *testing.T) { // R26, KF-12 (1)
+	inBubble(t, func(t *testing.T, w *world) {
+		l := w.lease(w.client(client.Config{}), client.AcquireOptions{TTL: 9 * time.Second})
+		fence := l.Fence()
+		w.suffer(only("renew", 3, fault{err: &lastword.Error{Code: lastword.CodeUnavailable, Message: "503"}}))
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		wantState(t, l, lastword.HolderUnknown)
+		_, _, err := l.Sequence(t.Context(), "r")
+		wantIs(t, err, lastword.ErrUnknownOutcome, client.ErrOwnershipUnknown)
+		wantNot(t, err, lastword.ErrNotHolder)
+		wantIs(t, l.Complete(t.Context(), nil), client.ErrOwnershipUnknown)
+		time.Sleep(3 * 750 * time.Millisecond)
+		synctest.Wait()
+		if n := w.count("renew"); n != 4 {
+			t.Errorf("%d renewals within three of the longest pauses, want 4", n)
+		}
+		wantState(t, l, lastword.HolderHeld)
+		if l.Fence() != fence || l.Context().Err() != nil {
+			t.Errorf("fence %s, context %v", l.Fence(), l.Context().Err())
+		}
+	})
+}
+
+func TestADefiniteRefusalEndsTheLeaseAtOnce(t *testing.T) { // R26, KF-12 (2)
+	inBubble(t, func(t *testing.T, w *world) {
+		start := time.Now()
+		l := w.lease(w.client(client.Config{}), client.AcquireOptions{TTL: 9 * time.Second})
+		w.revoke(doc)
+		if got := wantEnd(t, l, client.ErrRefused).Sub(start); got != 3*time.Second {
+			t.Errorf("ended after %s, want with the first renewal", got)
+		}
+		wantState(t, l, lastword.HolderExpired)
+		time.Sleep(time.Minute)
+		if n := w.count("renew"); n != 1 {
+			t.Errorf("%d renewals, want the refused one only", n)
+		}
+		wantIs(t, l.Release(t.Context()), lastword.ErrNotHolder, client.ErrRefused)
+		if n := w.count("release"); n != 0 {
+			t.Errorf("%d releases were sent for a lease that is over", n)
+		}
+	})
+}
+
+func TestErrorsOnlyEndInExpiredAtTheLocalDeadline(t *testing.T) { // R26, KF-12 (3)
+	for name, x := range map[string]fault{
+		"errors":       {err: &lastword.Error{Code: lastword.CodeUnavailable}},
+		"no requests":  {loseRequest: true},
+		"a deaf store": {delay: 12 * time.Second, deaf: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				start := time.Now()
+				l := w.lease(w.client(client.Config{}), client.AcquireOptions{TTL: 9 * time.Second})
+				w.suffer(func(string) fault { return x })
+				time.Sleep(3*time.Second + 9*time.Second/6)
+				synctest.Wait()
+				wantState(t, l, lastword.HolderUnknown)
+				if got, want := wantEnd(t, l, client.ErrExpired).Sub(start), 9*time.Second-90*time.Millisecond; got != want {
+					t.Errorf("ended after %s, want %s", got, want)
+				}
+				w.suffer(nil)
+				time.Sleep(time.Minute)
+				wantState(t, l, lastword.HolderExpired)
+			})
+		})
+	}
+}
+
+func TestARenewalWhoseReplyIsLostIsFoundOut(t *testing.T) { // R26, KF-03
+	inBubble(t, func(t *testing.T, w *world) {
+		l := w.lease(w.client(client.Config{}), client.AcquireOptions{TTL: 6 * time.Second})
+		w.suffer(only("renew", 1, fault{loseReply: true}))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		wantState(t, l, lastword.HolderRenewing)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		wantState(t, l, lastword.HolderUnknown)
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		wantState(t, l, lastword.HolderHeld)
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wantState(t, l, lastword.HolderReleased)
+	})
+}
+
+func TestTheGrantedTTLIsWhatCounts(t *testing.T) { // R8, R25
+	inBubble(t, func(t *testing.T, w *world) {
+		w.fake.ttl = 3 * time.Second
+		start := time.Now()
+		l := w.lease(w.client(client.Config{}), client.AcquireOptions{TTL: time.Hour})
+		time.Sleep(10*time.Second + time.Millisecond)
+		synctest.Wait()
+		if n := w.count("renew"); n != 10 {
+			t.Errorf("%d renewals in 10 s, want one a second", n)
+		}
+		w.suffer(outage)
+		if got, want := wantEnd(t, l, client.ErrExpired).Sub(start), 13*time.Second-30*time.Millisecond; got != want {
+			t.Errorf("ended after %s, want %s", got, want)
+		}
+	})
+}
+
+func TestMaxHoldEndsTheLeaseAndReleasesIt(t *testing.T) { // R28, KF-11(d)
+	inBubble(t, func(t *testing.T, w *world) {
+		start := time.Now()
+		l := w.lease(w.client(client.Config{}), client.AcquireOptions{TTL: 3 * time.Second, MaxHold: 10 * time.Second})
+		if got := wantEnd(t, l, client.ErrMaxHold).Sub(start); got != 10*time.Second {
+			t.Errorf("ended after %s", got)
+		}
+		wantState(t, l, lastword.HolderExpired)
+		synctest.Wait()
+		if f := w.held(doc); f != 0 {
+			t.Errorf("fence %s is still held at the authority", f)
+		}
+	})
+}

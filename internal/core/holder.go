@@ -1,0 +1,225 @@
+package core
+
+import "github.com/lastword/lastword"
+
+// TrustEnd says why a holder's trust in its tenure is over.
+type TrustEnd uint8
+
+// The ends of trust.
+const (
+	TrustGoesOn   TrustEnd = iota
+	TrustLapsed            // the local deadline passed
+	TrustRefused           // the authority said that the tenure is not the current one
+	TrustReleased          // the holder gave the tenure up
+	TrustMaxHold           // held for as long as the holder was told to
+	TrustOverrun           // given up, but the work did not stop: left to lapse
+)
+
+// Trust is what a holder knows of its tenure (protocol §7, R25, R26). It is a
+// value: every transition returns the next one. All times are nanoseconds on the
+// holder's own elapsed-time clock, all durations nanoseconds.
+//
+// A transition first lets the time up to now take effect, so that nothing which
+// arrives at or after the local deadline can revive a tenure. EXPIRED and RELEASED
+// are final.
+type Trust struct {
+	State lastword.HolderState
+	End   TrustEnd
+
+	Bound   TrustBound
+	TTL     int64 // granted
+	Call    int64 // time-out of one renewal
+	MaxHold int64 // longest time from the first HELD on; 0 is no limit
+
+	Until int64 // trusted while now < Until; counts from the first HELD on
+	Limit int64 // where MaxHold ends; set with the first HELD, 0 is none
+	Due   int64 // when the next renewal is sent
+	Sent  int64 // just before the newest renewal was sent
+	Open  bool  // that renewal has no answer yet
+}
+
+// TrustBound is what the holder may have to take off a TTL (R25).
+type TrustBound struct {
+	RatePPM int64 // how far two clocks may differ in rate, parts per million
+	Floor   int64 // the least margin
+}
+
+// Margin is the part of a TTL that is never trusted: max(RatePPM of it, Floor),
+// rounded up.
+func (b TrustBound) Margin(ttl int64) int64 {
+	const million = 1_000_000
+	// Divided first: 24 h times a rate does not fit into 64 bits.
+	return max(ttl/million*b.RatePPM+(ttl%million*b.RatePPM+million-1)/million, b.Floor)
+}
+
+// TrustGrant is the answer to an acquire, as the holder saw it.
+type TrustGrant struct {
+	Base      int64 // just before the message was sent whose answer this is
+	TTL       int64 // granted
+	Remaining int64 // as the authority measured it; 0 if only a renewal can tell
+	Waited    bool  // the message had been queued before it was granted
+	Bound     TrustBound
+	Call      int64 // time-out of one renewal; 0 is TrustCall of the TTL
+	MaxHold   int64 // 0 is no limit
+}
+
+// TrustRenew is the interval of renewals, TrustCall the time-out of one, and
+// TrustRetry the longest pause after one without a clear answer. A call and the
+// pause together are shorter than the interval (R26).
+func TrustRenew(ttl int64) int64 { return ttl / 3 }
+
+// TrustCall is described at TrustRenew.
+func TrustCall(ttl int64) int64 { return max(ttl/6, 1) }
+
+// TrustRetry is described at TrustRenew.
+func TrustRetry(ttl int64) int64 { return max(ttl/12, 1) }
+
+// NewTrust is the trust in a tenure whose grant has arrived at now. It is HELD if
+// the grant did not wait, says what remains, and a third of the TTL or more is
+// still to be trusted; else it is REQUESTED, with a renewal due at once that has
+// to confirm it (R25).
+func NewTrust(g TrustGrant, now int64) Trust {
+	t := Trust{State: lastword.HolderRequested, Bound: g.Bound, TTL: g.TTL, Call: g.Call, MaxHold: g.MaxHold, Due: now}
+	if t.Call <= 0 || t.Call > TrustCall(g.TTL) {
+		t.Call = TrustCall(g.TTL)
+	}
+	if g.Waited || g.Remaining <= 0 {
+		return t
+	}
+	t.Until = t.until(g.Base, g.Remaining)
+	if t.Until-now < g.TTL/3 {
+		return t
+	}
+	return t.held(g.Base, now)
+}
+
+// At lets the time up to now take effect: the local deadline, the end of the
+// longest hold, and the time-out of the open renewal.
+func (t Trust) At(now int64) Trust {
+	if t.Final() || t.State == lastword.HolderRequested {
+		return t
+	}
+	limited := t.Limit != 0 && now >= t.Limit
+	lapsed := now >= t.Until
+	switch {
+	case limited && (!lapsed || t.Limit < t.Until):
+		return t.over(lastword.HolderExpired, TrustMaxHold)
+	case lapsed:
+		return t.over(lastword.HolderExpired, TrustLapsed)
+	case t.State == lastword.HolderRenewing && t.Open && now >= t.Sent+t.Call:
+		t.State = lastword.HolderUnknown
+	}
+	return t
+}
+
+// Ask notes that a renewal is about to be sent. An OWNERSHIP_UNKNOWN stays until
+// an answer comes.
+func (t Trust) Ask(now int64) Trust {
+	if t = t.At(now); t.Final() {
+		return t
+	}
+	if t.State == lastword.HolderHeld {
+		t.State = lastword.HolderRenewing
+	}
+	t.Sent, t.Open = now, true
+	return t
+}
+
+// Renewed takes the answer to the renewal that was asked last. An answer that
+// leaves nothing to trust is no clear one.
+func (t Trust) Renewed(ttl, remaining, now int64) Trust {
+	if t = t.At(now); t.Final() || !t.Open {
+		return t
+	}
+	if ttl <= 0 || remaining <= 0 {
+		return t.Unclear(TrustRetry(t.TTL), now)
+	}
+	t.TTL = ttl
+	t.Call = min(t.Call, TrustCall(ttl))
+	t.Until = t.until(t.Sent, remaining)
+	if now >= t.Until {
+		if t.State != lastword.HolderRequested {
+			return t.At(now)
+		}
+		return t.Unclear(TrustRetry(t.TTL), now)
+	}
+	return t.held(t.Sent, now)
+}
+
+// Unclear takes the lack of a clear answer to the renewal that was asked last;
+// the next one is due after pause.
+func (t Trust) Unclear(pause, now int64) Trust {
+	if t = t.At(now); t.Final() || !t.Open {
+		return t
+	}
+	if t.State != lastword.HolderRequested {
+		t.State = lastword.HolderUnknown
+	}
+	t.Open, t.Due = false, now+min(pause, TrustRetry(t.TTL))
+	return t
+}
+
+// Refused takes the authority's word that the tenure is not the current one.
+func (t Trust) Refused(now int64) Trust {
+	if t = t.At(now); t.Final() {
+		return t
+	}
+	return t.over(lastword.HolderExpired, TrustRefused)
+}
+
+// Released gives the tenure up. What has expired stays EXPIRED.
+func (t Trust) Released(now int64) Trust {
+	if t = t.At(now); t.Final() {
+		return t
+	}
+	return t.over(lastword.HolderReleased, TrustReleased)
+}
+
+// Overrun ends the trust in a tenure whose work did not stop in time: no release
+// may be sent, the tenure has to lapse (R28).
+func (t Trust) Overrun(now int64) Trust {
+	if t = t.At(now); t.Final() {
+		return t
+	}
+	return t.over(lastword.HolderExpired, TrustOverrun)
+}
+
+// Final reports whether nothing changes any more.
+func (t Trust) Final() bool {
+	return t.State == lastword.HolderExpired || t.State == lastword.HolderReleased
+}
+
+// Wake is the next moment at which At changes something by itself; false if there
+// is none.
+func (t Trust) Wake() (int64, bool) {
+	if t.Final() || t.State == lastword.HolderRequested {
+		return 0, false
+	}
+	next := t.Until
+	if t.Limit != 0 {
+		next = min(next, t.Limit)
+	}
+	if t.State == lastword.HolderRenewing && t.Open {
+		next = min(next, t.Sent+t.Call)
+	}
+	return next, true
+}
+
+// until is R25: base + remaining − margin. More than the TTL cannot remain.
+func (t Trust) until(base, remaining int64) int64 {
+	return base + min(remaining, t.TTL) - t.Bound.Margin(t.TTL)
+}
+
+func (t Trust) held(base, now int64) Trust {
+	t.State, t.Open = lastword.HolderHeld, false
+	t.Due = base + TrustRenew(t.TTL)
+	if t.MaxHold > 0 && t.Limit == 0 {
+		t.Limit = now + t.MaxHold
+	}
+	return t
+}
+
+func (t Trust) over(s lastword.HolderState, why TrustEnd) Trust {
+	t.State, t.End, t.Open = s, why, false
+	return t
+}
