@@ -1,0 +1,212 @@
+package sqlstore
+
+import (
+	"bytes"
+	"container/list"
+	"sync"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/store"
+)
+
+// keptRequests is how many request records of one resource are kept with its record.
+const keptRequests = 8
+
+// cache is what was last read or committed of the most recently used resources. The
+// file is ours alone, so that it is also what the file holds. It changes only while
+// the writing semaphore is held.
+type cache struct {
+	mu          sync.Mutex
+	header      store.Header
+	valid       bool // header is known
+	closed      bool
+	most, bytes int // bounds
+	size        int // bytes in use, roughly
+	entries     map[lastword.Resource]*list.Element
+	recent      *list.List // of *entry, the most recently used first
+}
+
+type entry struct {
+	record   store.Record
+	requests []store.Request // the most recently written last
+	complete bool            // requests are all there are
+	size     int
+}
+
+func newCache(most, bytes int) *cache {
+	return &cache{most: most, bytes: bytes, entries: map[lastword.Resource]*list.Element{}, recent: list.New()}
+}
+
+// view answers from memory; ok is false if something is not there.
+func (c *cache) view(queries []store.Query) (v store.View, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.valid {
+		return store.View{}, false
+	}
+	v = store.View{Header: c.header, Entries: make([]store.Entry, len(queries))}
+	for i, q := range queries {
+		if v.Entries[i], ok = c.entry(q); !ok {
+			return store.View{}, false
+		}
+	}
+	return v, true
+}
+
+func (c *cache) entry(q store.Query) (store.Entry, bool) {
+	element, ok := c.entries[q.Resource]
+	if !ok {
+		return store.Entry{}, false
+	}
+	c.recent.MoveToFront(element)
+	e := element.Value.(*entry)
+	answer := store.Entry{Record: cloneRecord(&e.record)}
+	if q.RequestID == "" && q.LeaseID == "" {
+		return answer, true
+	}
+	for i := range e.requests {
+		if matches(&e.requests[i], &q) {
+			r := cloneRequest(&e.requests[i])
+			answer.Request = &r
+			return answer, true
+		}
+	}
+	return answer, e.complete
+}
+
+func matches(r *store.Request, q *store.Query) bool {
+	if q.RequestID != "" {
+		return r.ID == q.RequestID && r.Owner == q.Owner
+	}
+	return q.LeaseID != "" && r.LeaseID == q.LeaseID
+}
+
+// publish makes what was committed visible, all at once.
+func (c *cache) publish(h store.Header, steps []store.Step, applied []bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.header, c.valid = h, true
+	for i := range steps {
+		s := &steps[i]
+		if s.Record == nil {
+			continue
+		}
+		if applied[i] {
+			c.update(s)
+		} else { // if what is cached misled the caller, it must not do so again
+			c.remove(s.Record.Resource)
+		}
+	}
+}
+
+func (c *cache) update(s *store.Step) {
+	e := &entry{record: cloneRecord(s.Record), complete: s.Record.Revision == 1}
+	if element, ok := c.entries[s.Record.Resource]; ok {
+		old := element.Value.(*entry)
+		e.requests, e.complete = old.requests, old.complete
+	}
+	for i := range s.Requests {
+		e.forget(s.Requests[i].Owner, s.Requests[i].ID)
+		e.requests = append(e.requests, cloneRequest(&s.Requests[i]))
+	}
+	for _, key := range s.Forget {
+		e.forget(key.Owner, key.ID)
+	}
+	c.put(e)
+}
+
+func (e *entry) forget(owner, id string) {
+	for i := range e.requests {
+		if r := &e.requests[i]; r.ID == id && r.Owner == owner {
+			e.requests = append(e.requests[:i], e.requests[i+1:]...)
+			return
+		}
+	}
+}
+
+// put keeps e, as the most recently used, and drops what is too much.
+func (c *cache) put(e *entry) {
+	if over := len(e.requests) - keptRequests; over > 0 {
+		e.requests, e.complete = append([]store.Request(nil), e.requests[over:]...), false
+	}
+	c.remove(e.record.Resource)
+	e.size = e.measure()
+	c.entries[e.record.Resource] = c.recent.PushFront(e)
+	c.size += e.size
+	for len(c.entries) > 0 && (len(c.entries) > c.most || c.size > c.bytes) {
+		c.remove(c.recent.Back().Value.(*entry).record.Resource)
+	}
+}
+
+func (e *entry) measure() int {
+	const record, request = 1024, 512 // with names and overhead, roughly
+	size := record + len(e.record.Lease.Result) + len(e.record.Previous.Result)
+	for i := range e.requests {
+		size += request + len(e.requests[i].Result)
+	}
+	return size
+}
+
+func (c *cache) remove(resource lastword.Resource) {
+	if element, ok := c.entries[resource]; ok {
+		c.size -= element.Value.(*entry).size
+		c.recent.Remove(element)
+		delete(c.entries, resource)
+	}
+}
+
+// load keeps what was read of the file.
+func (c *cache) load(record store.Record, requests []store.Request, complete bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	e := &entry{record: cloneRecord(&record), complete: complete}
+	for i := range requests {
+		e.requests = append(e.requests, cloneRequest(&requests[i]))
+	}
+	c.put(e)
+}
+
+func (c *cache) setHeader(h store.Header) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.header, c.valid = h, !c.closed
+}
+
+func (c *cache) headerIfValid() (store.Header, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.header, c.valid
+}
+
+// drop forgets everything.
+func (c *cache) drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.valid, c.size = false, 0
+	clear(c.entries)
+	c.recent.Init()
+}
+
+// close drops everything for good.
+func (c *cache) close() {
+	c.drop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+}
+
+func cloneRecord(r *store.Record) store.Record {
+	c := *r
+	c.Lease.Result = bytes.Clone(r.Lease.Result)
+	c.Previous.Result = bytes.Clone(r.Previous.Result)
+	return c
+}
+
+func cloneRequest(r *store.Request) store.Request {
+	c := *r
+	c.Result = bytes.Clone(r.Result)
+	return c
+}

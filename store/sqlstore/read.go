@@ -1,0 +1,254 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/store"
+)
+
+// Read answers from memory what was last committed or read, and asks the file for
+// the rest. It does not wait for a Commit that is under way unless it needs the file.
+func (s *Store) Read(ctx context.Context, queries ...store.Query) (store.View, error) {
+	if err := ctx.Err(); err != nil {
+		return store.View{}, explain("read", s.path, err)
+	}
+	if view, ok := s.cache.view(queries); ok {
+		return view, nil
+	}
+	if err := s.writing.lock(ctx); err != nil {
+		return store.View{}, explain("read", s.path, err)
+	}
+	defer s.writing.unlock()
+	if err := s.usable("read"); err != nil {
+		return store.View{}, err
+	}
+	var view store.View
+	err := s.turns.Retry(ctx, dialect, func(ctx context.Context) (err error) {
+		view, err = s.readFile(context.WithoutCancel(ctx), queries)
+		return err
+	})
+	if err != nil {
+		return store.View{}, explain("read", s.path, err)
+	}
+	return view, nil
+}
+
+// readFile needs no transaction: nothing but this store writes, and its writing
+// semaphore is held.
+func (s *Store) readFile(ctx context.Context, queries []store.Query) (view store.View, err error) {
+	if err := s.refresh(ctx); err != nil {
+		return view, err
+	}
+	view.Header, _ = s.cache.headerIfValid()
+	view.Entries = make([]store.Entry, len(queries))
+	for i, q := range queries {
+		if view.Entries[i], err = s.entry(ctx, q); err != nil {
+			return view, err
+		}
+	}
+	return view, nil
+}
+
+// refresh reads the header unless it is known, and forgets what others changed.
+func (s *Store) refresh(ctx context.Context) error {
+	if err := s.noticeOthers(ctx); err != nil {
+		return err
+	}
+	if _, known := s.cache.headerIfValid(); known {
+		return nil
+	}
+	header, err := scanHeader(s.write.header.QueryRowContext(ctx))
+	if err != nil {
+		return err
+	}
+	s.cache.setHeader(header)
+	return nil
+}
+
+func (s *Store) entry(ctx context.Context, q store.Query) (answer store.Entry, err error) {
+	if one, ok := s.cache.view([]store.Query{q}); ok {
+		return one.Entries[0], nil
+	}
+	if known, ok := s.cache.view([]store.Query{{Resource: q.Resource}}); ok {
+		answer.Record = known.Entries[0].Record
+	} else {
+		var requests []store.Request
+		var complete bool
+		if answer.Record, requests, complete, err = s.load(ctx, q.Resource); err != nil {
+			return answer, err
+		}
+		if complete {
+			if i := slices.IndexFunc(requests, func(r store.Request) bool { return matches(&r, &q) }); i >= 0 {
+				answer.Request = &requests[i]
+			}
+			return answer, nil
+		}
+	}
+	answer.Request, err = s.request(ctx, q)
+	return answer, err
+}
+
+// load reads a record and, if they are few, its request records, and keeps them.
+func (s *Store) load(ctx context.Context, resource lastword.Resource) (record store.Record, requests []store.Request, complete bool, err error) {
+	if record, err = s.record(ctx, resource); err != nil {
+		return record, nil, false, err
+	}
+	if requests, err = s.someRequests(ctx, resource); err != nil {
+		return record, nil, false, err
+	}
+	if complete = len(requests) <= keptRequests; !complete {
+		requests = nil
+	}
+	s.cache.load(record, requests, complete)
+	return record, requests, complete, nil
+}
+
+func (s *Store) record(ctx context.Context, resource lastword.Resource) (store.Record, error) {
+	record, err := scanRecord(s.write.record.QueryRowContext(ctx, string(resource)))
+	if errors.Is(err, sql.ErrNoRows) {
+		return store.Record{Resource: resource}, nil
+	}
+	return record, err
+}
+
+func (s *Store) someRequests(ctx context.Context, resource lastword.Resource) (requests []store.Request, err error) {
+	rows, err := s.write.someRequests.QueryContext(ctx, string(resource), keptRequests+1)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		r, err := scanRequest(rows)
+		if err != nil {
+			return nil, err
+		}
+		requests = append(requests, r)
+	}
+	return requests, rows.Err()
+}
+
+func (s *Store) request(ctx context.Context, q store.Query) (*store.Request, error) {
+	var row *sql.Row
+	switch {
+	case q.RequestID != "":
+		row = s.write.requestByID.QueryRowContext(ctx, string(q.Resource), q.Owner, q.RequestID)
+	case q.LeaseID != "":
+		row = s.write.requestByLease.QueryRowContext(ctx, string(q.Resource), q.LeaseID)
+	default:
+		return nil, nil
+	}
+	r, err := scanRequest(row)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return &r, err
+}
+
+// List reads a snapshot of the file; commits go on beside it.
+func (s *Store) List(ctx context.Context, prefix string, after lastword.Resource, limit int) ([]store.Record, error) {
+	query, args := sqlList, []any{string(after), prefix}
+	if below, ok := successor(prefix); ok {
+		query, args = sqlListBelow, append(args, below)
+	}
+	var records []store.Record
+	err := s.snapshot(ctx, "list", query, append(args, max(limit, 0)), func(rows *sql.Rows) error {
+		r, err := scanRecord(rows)
+		records = append(records, r)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return records, nil
+}
+
+// Ended reads a snapshot of the file by an index; commits go on beside it.
+func (s *Store) Ended(ctx context.Context, until store.Tick, limit int) ([]store.Ended, error) {
+	var ended []store.Ended
+	args := []any{int64(min(until, math.MaxInt64)), max(limit, 0)}
+	err := s.snapshot(ctx, "ended", sqlEnded, args, func(rows *sql.Rows) (err error) {
+		var e store.Ended
+		e.Request, err = scanRequest(rows, &e.Resource)
+		ended = append(ended, e)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ended, nil
+}
+
+// successor is the least string that is greater than all that begin with prefix.
+func successor(prefix string) (string, bool) {
+	b := []byte(prefix)
+	for i := len(b) - 1; i >= 0; i-- {
+		if b[i] < 0xff {
+			b[i]++
+			return string(b[:i+1]), true
+		}
+	}
+	return "", false
+}
+
+// snapshot runs a query on the reading connection and calls scan for each row.
+func (s *Store) snapshot(ctx context.Context, op, query string, args []any, scan func(*sql.Rows) error) error {
+	if err := s.reading.lock(ctx); err != nil {
+		return explain(op, s.path, err)
+	}
+	defer s.reading.unlock()
+	if err := s.begin(ctx, op); err != nil {
+		return err
+	}
+	err := s.rows(ctx, query, args, scan)
+	_, ended := s.reader.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+	if err = errors.Join(err, ended); err != nil {
+		return explain(op, s.path, err)
+	}
+	return nil
+}
+
+// begin opens the snapshot between two commits: it holds all that was acknowledged
+// and nothing that no Read has shown yet.
+func (s *Store) begin(ctx context.Context, op string) error {
+	if err := s.writing.lock(ctx); err != nil {
+		return explain(op, s.path, err)
+	}
+	defer s.writing.unlock()
+	if err := s.usable(op); err != nil {
+		return err
+	}
+	err := s.turns.Retry(ctx, dialect, func(ctx context.Context) error {
+		ctx = context.WithoutCancel(ctx)
+		if _, err := s.reader.ExecContext(ctx, "BEGIN"); err != nil {
+			return err
+		}
+		if _, err := scanHeader(s.reader.QueryRowContext(ctx, sqlHeader)); err != nil {
+			_, _ = s.reader.ExecContext(ctx, "ROLLBACK")
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return explain(op, s.path, err)
+	}
+	return nil
+}
+
+func (s *Store) rows(ctx context.Context, query string, args []any, scan func(*sql.Rows) error) (err error) {
+	rows, err := s.reader.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
