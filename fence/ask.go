@@ -85,7 +85,7 @@ func (w *passage) regressed(ctx context.Context, rec Record) bool {
 		return false
 	}
 	st, err := w.status(ctx, true)
-	return err == nil && st.NextFence != 0 && st.NextFence <= rec.Fence
+	return err == nil && core.Behind(rec, st.NextFence)
 }
 
 // maxAnswers bounds how many HELD answers are kept.

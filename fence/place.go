@@ -9,7 +9,8 @@ import (
 )
 
 // Record is what a guarded place keeps for one (domain, resource). An engine may
-// spread it over columns; it must give back exactly what it was given. While its
+// spread it over columns; it must give back exactly what it was given, but for Lost,
+// which is looked up and never stored. While its
 // data lives it is never deleted (R19), and its fence is never lowered (P1).
 type Record = core.FenceRecord
 
@@ -79,7 +80,8 @@ type Tx interface {
 	// Load reads the record under its lock, and what is known of operation ("" for
 	// none). In a transaction that is not of Transact but the caller's own ([Within]),
 	// it takes that lock itself, and holds it until the transaction ends. It sees
-	// what the transaction has stored before.
+	// what the transaction has stored before. Of a record that does not exist it says
+	// with Lost whether receipts or tombstones of its resource are there (R19).
 	Load(ctx context.Context, key Key, operation string) (Record, Known, error)
 
 	// Receipt reads the receipt of an operation that Load, or the record, named.

@@ -27,6 +27,7 @@ var tellings = map[string]told{
 	"FENCE_REGRESSION/FROZEN":      {"the record is frozen", "find out which authority issued a fence twice; then fence release, or a new issuer epoch"},
 	"FENCE_REGRESSION/OTHER_LEASE": {"two verified grants carry one fence; the record was frozen", "find out which authority issued the fence twice; then fence release, or a new issuer epoch"},
 	"FENCE_REGRESSION/NEXT_FENCE":  {"the authority is behind the fence that is stored here; the record was frozen", "the authority was restored or replaced: move it to a new issuer epoch"},
+	"FENCE_REGRESSION/RECORD_LOST": {"the record is gone, and receipts of its resource are there", "the place was restored or tampered with: have somebody look, then declare it with fence restored"},
 	"FENCE_JUMP":                   {"the fence is further ahead than the record's step, and the authority did not confirm it", "let the gate ask the authority, or release the record after a look at who signed this"},
 	"UNVERIFIED":                   {"the grant is not believed", ""},
 	"UNVERIFIED/NOT_HELD":          {"the authority says that this grant is not held", "acquire again"},

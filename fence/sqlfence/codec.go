@@ -55,7 +55,7 @@ func (r *recordRow) targets() []any {
 		&r.rec.Exists, &r.fence, &r.rec.LeaseID, &r.grant, &r.root,
 		&r.seq, &r.rec.LastOperation, &r.payload,
 		&r.policy, &r.status, &r.rec.Frozen, &r.step,
-		&r.bundle, &r.epoch, &r.minimum,
+		&r.bundle, &r.epoch, &r.minimum, &r.rec.Lost,
 	}
 }
 

@@ -2,9 +2,11 @@ package sqlfence
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/internal/sqldb"
@@ -26,16 +28,26 @@ var errChanged = errors.New("the record is not what this transaction read, or th
 func explain(op string, err error) error {
 	var known *lastword.Error
 	if err == nil || errors.As(err, &known) {
-		return err
+		return named(op, err)
 	}
 	e := &lastword.Error{Code: lastword.CodeUnavailable, Op: op, Err: err}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		e.Message = "the time was over before anything was written"
 		return e
 	}
-	if errors.Is(err, errChanged) {
+	switch {
+	case errors.Is(err, errChanged):
 		e.Code, e.Message = lastword.CodeInternal, "something else is there"
 		e.Hint = "an effect must not write to the tables lastword_…"
+		return e
+	case errors.Is(err, sql.ErrTxDone):
+		e.Code, e.Message, e.Hint = lastword.CodeInvalid, "the transaction has ended", "begin another one"
+		return e
+	case unnamed(err, "sql: Tx.Stmt: statement from different database used"):
+		e.Code, e.Message, e.Hint = lastword.CodeInvalid, "the transaction is another pool's", "begin it on the *sql.DB that the fence was made with"
+		return e
+	case unnamed(err, "sql: database is closed"):
+		e.Message, e.Hint = "the pool is closed", "close it after its last use"
 		return e
 	}
 	switch dialect.Class(err) {
@@ -56,6 +68,20 @@ func explain(op string, err error) error {
 	}
 	return e
 }
+
+// named says what was tried in an error that does not say it yet.
+func named(op string, err error) error {
+	known, ok := err.(*lastword.Error) // a wrapped one is somebody else's line
+	if !ok || known.Op != "" {
+		return err
+	}
+	out := *known
+	out.Op = op
+	return &out
+}
+
+// unnamed recognises an error of database/sql that has no name but its text.
+func unnamed(err error, text string) bool { return strings.Contains(err.Error(), text) }
 
 // unknown is the answer when COMMIT failed in a way that leaves its fate open.
 func unknown(key string, err error) error {

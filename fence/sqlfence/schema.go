@@ -3,14 +3,13 @@ package sqlfence
 import (
 	"context"
 	"database/sql"
-	"errors"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/internal/sqldb"
 )
 
 // schema is what [Init] creates. Digests are text, so that a person can compare
-// them with a grant; '' is "none". TEXT without a collation compares bytes (KF-28).
+// them with a grant; ” is "none". TEXT without a collation compares bytes (KF-28).
 var schema = sqldb.Schema{
 	Name:   "fence",
 	Tables: []string{"lastword_fence", "lastword_receipt", "lastword_tombstone", "lastword_refusal", "lastword_quarantine"},
@@ -131,10 +130,7 @@ func checkSchema(ctx context.Context, op string, db *sql.DB) error {
 		version, err = sqldb.Inspect(ctx, dialect, db, schema)
 		return err
 	})
-	var known *lastword.Error
 	switch {
-	case errors.As(err, &known):
-		return known
 	case err != nil:
 		return explain(op, err)
 	case version < len(schema.Steps):

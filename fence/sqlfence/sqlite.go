@@ -25,12 +25,17 @@ const (
 	sqlLock = `UPDATE main.lastword_fence SET frozen = frozen WHERE FALSE`
 
 	// sqlLoad reads the settings of the connection beside the record: they may not
-	// change inside a transaction, so what it finds holds for the COMMIT.
+	// change inside a transaction, so what it finds holds for the COMMIT. Whether
+	// something outlived a record is looked up only where there is none (R19).
 	sqlLoad = `SELECT s.synchronous, j.journal_mode, f.fence IS NOT NULL,
 	coalesce(f.fence, 0), coalesce(f.lease_id, ''), coalesce(f.grant_digest, ''), coalesce(f.root, ''),
 	coalesce(f.last_seq, 0), coalesce(f.last_operation, ''), coalesce(f.last_payload, ''),
 	coalesce(f.policy, ''), coalesce(f.status_mode, ''), coalesce(f.frozen, 0), coalesce(f.step, 0),
 	coalesce(f.bundle_sequence, 0), coalesce(f.min_epoch, 0), coalesce(f.min_policy_generation, 0),
+	CASE WHEN f.fence IS NULL THEN
+		EXISTS (SELECT 1 FROM main.lastword_receipt WHERE domain = ?1 AND resource = ?2)
+		OR EXISTS (SELECT 1 FROM main.lastword_tombstone WHERE domain = ?1 AND resource = ?2)
+	ELSE FALSE END,
 	r.operation IS NOT NULL, coalesce(r.payload, ''), t.pruned_at IS NOT NULL
 FROM pragma_synchronous AS s CROSS JOIN pragma_journal_mode AS j
 LEFT JOIN main.lastword_fence AS f ON f.domain = ?1 AND f.resource = ?2
@@ -100,15 +105,12 @@ func checkEngine(ctx context.Context, op string, db *sql.DB) error {
 			Message: "SQLite " + version + " is too old", Hint: "use a driver with SQLite 3.37 or later"}
 	case err == nil:
 		return nil
-	case ctx.Err() == nil && dialect.Class(err) == sqldb.Other && !closed(err):
+	case ctx.Err() == nil && dialect.Class(err) == sqldb.Other && !unnamed(err, "sql: database is closed"):
 		return &lastword.Error{Code: lastword.CodeInvalid, Op: op, Err: err,
 			Message: "the database does not answer as SQLite does", Hint: "only SQLite is supported, through a driver whose errors have a method Code() int"}
 	}
 	return explain(op, err)
 }
-
-// closed recognises database/sql's own error, which has no name.
-func closed(err error) bool { return strings.Contains(err.Error(), "sql: database is closed") }
 
 // recent: STRICT tables came with 3.37.
 func recent(version string) bool {

@@ -59,6 +59,7 @@ func (p *Place) attempt(ctx context.Context, key fence.Key, fn func(ctx context.
 	defer detach()
 	sqlTx, err := conn.BeginTx(txCtx, nil)
 	if err != nil {
+		leave(ctx, conn)
 		return p.fail("begin", key, err)
 	}
 	done := false
@@ -102,14 +103,19 @@ func (p *Place) commitFailed(ctx context.Context, key fence.Key, conn *sql.Conn,
 		}
 		return p.fail("commit", key, unknown(p.name, err))
 	}
-	// Some drivers roll back by themselves, others leave it open. The answer is an
-	// error if there was nothing to roll back.
-	_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+	leave(ctx, conn)
 	if dialect.Class(err) == sqldb.Constraint {
 		return p.fail("commit", key, &lastword.Error{Code: lastword.CodeInvalid, Op: "commit", Err: err,
 			Message: "the effect breaks a constraint that is checked at COMMIT"})
 	}
 	return p.fail("commit", key, err)
+}
+
+// leave ends a transaction that database/sql believes to have ended, or never to
+// have begun. Some drivers leave it open, others do not; the answer is an error if
+// there was nothing to end.
+func leave(ctx context.Context, conn *sql.Conn) {
+	_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 }
 
 // rollback undoes the transaction. An error of class Other says that there is none

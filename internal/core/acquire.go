@@ -1,7 +1,7 @@
 package core
 
 import (
-	"fmt"
+	"strconv"
 
 	"github.com/lastword/lastword"
 )
@@ -26,13 +26,20 @@ type AcquireInput struct {
 	LockDelayTicks Tick
 }
 
-// Params is the digest of what a repetition of a request must not change (R2).
+// Params is the digest of what a repetition of a request must not change (R2). The
+// root has a fixed length and the number ends at a space, so no two requests share
+// the bytes. It allocates nothing for a class of usual length.
 func Params(ttl Span, root lastword.Digest, class lastword.Class) lastword.Digest {
-	return lastword.DigestOf(fmt.Appendf(nil, "%d %s %s", ttl, root, class))
+	var room [128]byte
+	b := strconv.AppendInt(room[:0], int64(ttl), 10)
+	b = append(b, ' ')
+	b = append(b, root[:]...)
+	return lastword.DigestOf(append(b, class...))
 }
 
 // Acquire decides, increments and names the tenure in one step (R1). req is the
-// record of this request id, nil if there is none.
+// record of this request id, nil if there is none. A record of a later epoch than
+// the header's is FENCE_REGRESSION: a number below an issued one is never granted.
 func Acquire(rec Record, req *Request, h Header, c Clock, in AcquireInput) (Change, Answer) {
 	if req != nil {
 		return repeat(rec, *req, h, c, in)
@@ -46,6 +53,9 @@ func Acquire(rec Record, req *Request, h Header, c Clock, in AcquireInput) (Chan
 	}
 	if delayed(rec, settled, c, in) {
 		return change, Answer{Code: lastword.CodeHeld, Lease: settled.Lease, Blocked: true}
+	}
+	if rec.Epoch > h.Epoch {
+		return change, Answer{Code: lastword.CodeFenceRegression}
 	}
 	fence, ok := settled.nextFence(h)
 	if !ok {
@@ -62,7 +72,7 @@ func grant(rec, settled Record, marked Change, h Header, c Clock, in AcquireInpu
 	next.Lease = Lease{
 		ID: in.LeaseID, Owner: in.Owner, RequestID: in.RequestID, Fence: fence,
 		Root: in.Root, Class: in.Class, PolicyGeneration: in.PolicyGeneration,
-		TTL: in.TTL, Ticks: in.Ticks, Deadline: c.Tick + in.Ticks,
+		TTL: in.TTL, Ticks: in.Ticks, Deadline: c.Tick.plus(in.Ticks),
 		GrantedRevision: next.Revision, IssuedAt: in.IssuedAt, KeyID: in.KeyID,
 		State: lastword.StateHeld,
 	}
@@ -100,10 +110,11 @@ func delayed(rec, settled Record, c Clock, in AcquireInput) bool {
 	if rec.Lease.open() { // the watching ran over the tenure first
 		watched -= last.TTL
 	}
-	return c.Tick < last.EndedTick+in.LockDelayTicks && watched < in.LockDelay
+	return c.Tick < last.EndedTick.plus(in.LockDelayTicks) && watched < in.LockDelay
 }
 
-// NextFence is the number the next grant would carry, 0 if the counter is used up.
+// NextFence is the number the next grant would carry, 0 if there is none: the
+// counter is used up, or the record is of a later epoch than the store.
 func (rec Record) NextFence(h Header) lastword.Token {
 	fence, ok := rec.nextFence(h)
 	if !ok {
@@ -114,6 +125,9 @@ func (rec Record) NextFence(h Header) lastword.Token {
 
 func (rec Record) nextFence(h Header) (lastword.Token, bool) {
 	counter := rec.Counter
+	if rec.Epoch > h.Epoch {
+		return 0, false
+	}
 	if rec.Epoch != h.Epoch {
 		counter = 0
 	}

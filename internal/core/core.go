@@ -18,6 +18,8 @@
 // on what it is shown, and the write must be conditional on just that.
 package core
 
+import "math"
+
 // Tick is a value of a store's elapsed-time counter. It never runs faster than
 // time (R8).
 type Tick uint64
@@ -27,12 +29,25 @@ type Span int64
 
 // Ticks turns a duration into ticks: ⌈d / tick⌉ + 1. The extra tick is for the
 // part of the present one that has already gone by, so that a lease is never
-// shorter than its TTL.
+// shorter than its TTL. Of a tick without a length it is the largest number: what
+// cannot be measured never ends.
 func Ticks(d, tick Span) Tick {
 	if d <= 0 {
 		return 1
 	}
+	if tick <= 0 {
+		return math.MaxUint64
+	}
 	return Tick((d-1)/tick) + 2
+}
+
+// plus is d ticks after t. It stops at the last tick: a deadline never wraps to an
+// earlier one.
+func (t Tick) plus(d Tick) Tick {
+	if d > math.MaxUint64-t {
+		return math.MaxUint64
+	}
+	return t + d
 }
 
 // Pace is how much a process may add to what it has watched after a gap of

@@ -1,6 +1,10 @@
 package core
 
-import "github.com/lastword/lastword"
+import (
+	"cmp"
+
+	"github.com/lastword/lastword"
+)
 
 // Policy is the order rule of a record.
 type Policy string
@@ -16,6 +20,8 @@ const (
 	// Once: one value per tenure. The same value replays, another conflicts.
 	Once Policy = "once"
 )
+
+func (p Policy) known() bool { return p == Ordered || p == Latest || p == Once }
 
 // StatusMode says what a record wants to hear of the authority before it admits.
 type StatusMode string
@@ -58,6 +64,10 @@ const DefaultStep = 1 << 20
 type FenceRecord struct {
 	// Exists is false until a first write or a first registration.
 	Exists bool
+	// Lost says, of a record that does not exist, that receipts or tombstones of its
+	// resource are there all the same: it is not new (R19). It is looked up with the
+	// record and never stored.
+	Lost bool
 	// Fence is the highest one accepted; the next four are of its tenure.
 	Fence       lastword.Token
 	LeaseID     string // "" once closed: an equal fence is stale (R20)
@@ -81,9 +91,11 @@ type FenceRecord struct {
 
 // KnownOperation is what the place remembers of an operation id.
 type KnownOperation struct {
-	Receipt   bool            // a receipt is there
-	Payload   lastword.Digest // of the receipt
-	Tombstone bool            // its receipt was pruned
+	Receipt bool            // a receipt is there
+	Payload lastword.Digest // of the receipt
+	// Tombstone: its receipt was pruned, or may have been: there is none, and the
+	// issue time in its id is not above the record's pruning watermark.
+	Tombstone bool
 }
 
 // Heard is what the authority said about the tenure.
@@ -109,7 +121,7 @@ type Attempt struct {
 	Operation   string
 	Payload     lastword.Digest
 	// Policy and Status are what the caller configured for the record; "" keeps
-	// what is stored.
+	// what is stored, at a new record [Ordered] and [Query].
 	Policy              Policy
 	Status              StatusMode
 	BundleSequence      uint64
@@ -155,8 +167,8 @@ type Decision struct {
 // Admit decides on a write (protocol §4). All of what it is shown must have been
 // read under the record's lock, in the transaction that stores what it returns.
 func Admit(rec FenceRecord, known KnownOperation, a Attempt) Decision {
-	if again := outdated(rec, a); again != "" {
-		return Decision{Again: again}
+	if d := door(rec, a); d.Verdict != "" || d.Again != "" {
+		return d
 	}
 	if known.Receipt {
 		if known.Payload == a.Payload {
@@ -172,8 +184,8 @@ func Admit(rec FenceRecord, known KnownOperation, a Attempt) Decision {
 
 // Advance registers a fence without a write (R16a).
 func Advance(rec FenceRecord, a Attempt) Decision {
-	if again := outdated(rec, a); again != "" {
-		return Decision{Again: again}
+	if d := door(rec, a); d.Verdict != "" || d.Again != "" {
+		return d
 	}
 	if d := guard(rec, a, lastword.StatePending, false); d.Verdict != "" || d.Again != "" {
 		return d
@@ -186,6 +198,15 @@ func Advance(rec FenceRecord, a Attempt) Decision {
 	return Decision{Verdict: lastword.Applied, Write: true, Record: next}
 }
 
+// door turns away what no verifier lets through, and what has to be verified or
+// asked again.
+func door(rec FenceRecord, a Attempt) Decision {
+	if !a.Fence.Valid() || a.LeaseID == "" {
+		return Decision{Verdict: lastword.Unverified, Why: "NO_FENCE"}
+	}
+	return Decision{Again: outdated(rec, a)}
+}
+
 // outdated: was the verification made with what the record has since seen?
 func outdated(rec FenceRecord, a Attempt) Again {
 	switch {
@@ -193,7 +214,7 @@ func outdated(rec FenceRecord, a Attempt) Again {
 		a.Fence.Epoch() < rec.MinEpoch,
 		a.PolicyGeneration < rec.MinPolicyGeneration:
 		return AgainVerify
-	case rec.Exists && !rec.Status.satisfiedBy(a.Heard.Mode):
+	case !rec.mode(a).satisfiedBy(a.Heard.Mode):
 		return AgainAsk
 	}
 	return ""
@@ -211,6 +232,9 @@ func guard(rec FenceRecord, a Attempt, least lastword.State, tombstone bool) Dec
 	if tombstone {
 		return Decision{Verdict: lastword.ReceiptExpired}
 	}
+	if !rec.Exists && rec.Lost {
+		return Decision{Verdict: lastword.FenceRegression, Why: "RECORD_LOST"}
+	}
 	if rec.Frozen && a.Fence.Epoch() <= rec.Fence.Epoch() {
 		return Decision{Verdict: lastword.FenceRegression, Why: "FROZEN"}
 	}
@@ -220,19 +244,56 @@ func guard(rec FenceRecord, a Attempt, least lastword.State, tombstone bool) Dec
 	if rec.Exists && a.Fence == rec.Fence && a.Root != rec.Root {
 		return Decision{Verdict: lastword.RootMismatch}
 	}
-	if !rec.Exists && a.Heard.Mode == Query && !a.Heard.AfterLook {
+	if !rec.Exists && rec.mode(a) == Query && !a.Heard.AfterLook {
 		return Decision{Again: AgainAsk}
 	}
 	if rec.jumps(a.Fence) && a.Heard.NextFence <= a.Fence {
 		return Decision{Verdict: lastword.FenceJump}
 	}
+	if !rec.policy(a).known() {
+		return Decision{Verdict: lastword.OutOfOrder, Why: "UNKNOWN_POLICY"}
+	}
 	return Decision{}
+}
+
+// Behind reports whether the authority has gone back behind rec (FENCE_REGRESSION,
+// protocol §4): next is its next_fence, told in an answer to a question that was
+// asked after rec was read; 0, not told, proves nothing. It is for an attempt that
+// was STALE_OWNER; who finds it so freezes the record, if it still carries rec.Fence.
+func Behind(rec FenceRecord, next lastword.Token) bool {
+	return rec.Exists && next != 0 && next <= rec.Fence
 }
 
 // closed: the stored tenure admits nothing more (R20).
 func (rec FenceRecord) closed() bool { return rec.Exists && rec.LeaseID == "" }
 
-// jumps reports whether fence is further ahead than the record's step (R14a).
+// newer: a would begin a tenure that the record does not know.
+func (rec FenceRecord) newer(a Attempt) bool { return !rec.Exists || a.Fence > rec.Fence }
+
+// policy is the order rule that a is judged by: it changes only with a larger fence.
+func (rec FenceRecord) policy(a Attempt) Policy {
+	if rec.newer(a) {
+		return cmp.Or(a.Policy, rec.Policy, Ordered)
+	}
+	return cmp.Or(rec.Policy, Ordered)
+}
+
+// mode is the status mode that a has to satisfy: the stricter one of what is stored
+// and what is configured. One that this code does not know stays and is never
+// satisfied.
+func (rec FenceRecord) mode(a Attempt) StatusMode {
+	stored := cmp.Or(rec.Status, a.Status, Query)
+	if a.Status == "" || stored.rank() < 0 {
+		return stored
+	}
+	if a.Status.rank() < 0 || a.Status.Stricter(stored) {
+		return a.Status
+	}
+	return stored
+}
+
+// jumps reports whether fence is further ahead than the record's step (R14a): from
+// the stored one, or from the beginning of an epoch that is new to the record.
 func (rec FenceRecord) jumps(fence lastword.Token) bool {
 	step := rec.Step
 	if step == 0 {
@@ -241,18 +302,17 @@ func (rec FenceRecord) jumps(fence lastword.Token) bool {
 	if rec.Exists && fence.Epoch() == rec.Fence.Epoch() {
 		return uint64(fence)-uint64(rec.Fence) > step
 	}
-	return !rec.Exists && fence.Counter() > step
+	return fence.Counter() > step
 }
 
 // order applies the record's policy.
 func order(rec FenceRecord, a Attempt) Decision {
-	newer := !rec.Exists || a.Fence > rec.Fence
 	next := rec.raise(a)
 	seq := a.Seq
 	if seq == 0 {
 		seq = next.LastSeq + 1
 	}
-	if !newer {
+	if !rec.newer(a) {
 		if d := within(rec, a, seq); d.Verdict != "" {
 			return d
 		}
@@ -265,7 +325,7 @@ func order(rec FenceRecord, a Attempt) Decision {
 
 // within is the order rule inside the stored tenure.
 func within(rec FenceRecord, a Attempt, seq uint64) Decision {
-	switch rec.Policy {
+	switch rec.policy(a) {
 	case Latest:
 		if seq < rec.LastSeq {
 			return Decision{Verdict: lastword.OutOfOrder}
@@ -298,22 +358,11 @@ func within(rec FenceRecord, a Attempt, seq uint64) Decision {
 // grows.
 func (rec FenceRecord) raise(a Attempt) FenceRecord {
 	next := rec
-	if !rec.Exists || a.Fence > rec.Fence {
-		next.Exists, next.Frozen = true, false
+	next.Policy, next.Status = rec.policy(a), rec.mode(a)
+	if rec.newer(a) {
+		next.Exists, next.Lost, next.Frozen = true, false, false
 		next.Fence, next.LeaseID, next.GrantDigest, next.Root = a.Fence, a.LeaseID, a.GrantDigest, a.Root
 		next.LastSeq = 0
-		if a.Policy != "" {
-			next.Policy = a.Policy
-		}
-	}
-	if next.Policy == "" {
-		next.Policy = Ordered
-	}
-	switch {
-	case !rec.Exists && rec.Status == "" && a.Status == "":
-		next.Status = Query
-	case rec.Status == "" || a.Status != "" && a.Status.Stricter(rec.Status):
-		next.Status = a.Status
 	}
 	next.BundleSequence = max(rec.BundleSequence, a.BundleSequence)
 	next.MinEpoch = max(rec.MinEpoch, a.MinEpoch)
@@ -322,12 +371,14 @@ func (rec FenceRecord) raise(a Attempt) FenceRecord {
 }
 
 // Close raises a record to the authority's next fence − 1 and closes it (R20): after
-// that only a grant made later is admitted. It never lowers the fence.
+// that only a grant made later is admitted. It never lowers the fence. Next 0 raises
+// nothing, which is enough to release a frozen record and not enough after a restore:
+// an authority that has no next fence first needs a new issuer epoch.
 func Close(rec FenceRecord, next lastword.Token) FenceRecord {
 	if next > 0 {
-		rec.Fence = max(rec.Fence, next-1)
+		rec.Fence = max(rec.Fence, min(next-1, lastword.MaxToken))
 	}
-	rec.Exists, rec.Frozen = true, false
+	rec.Exists, rec.Lost, rec.Frozen = true, false, false
 	rec.LeaseID, rec.GrantDigest, rec.Root = "", lastword.Digest{}, lastword.Digest{}
 	rec.LastSeq, rec.LastOperation, rec.LastPayload = 0, "", lastword.Digest{}
 	return rec

@@ -120,17 +120,13 @@ func (l Lease) matches(ref lastword.TenureRef) bool {
 	return l.ID != "" && l.ID == ref.LeaseID && l.Owner == ref.Owner && l.Fence == ref.Fence
 }
 
-// ending tells how l ended; of a lease that is still open, that it expired.
+// ending tells how l ended. Who tells it of a lease that has lapsed settles first.
 func (l Lease) ending() lastword.Ending {
 	if l.ID == "" {
 		return lastword.Ending{}
 	}
-	state := l.State
-	if l.open() {
-		state = lastword.StateExpired
-	}
 	return lastword.Ending{
-		State: state, Fence: l.Fence, LeaseID: l.ID, Owner: l.Owner,
+		State: l.State, Fence: l.Fence, LeaseID: l.ID, Owner: l.Owner,
 		Completed: l.Completed, Result: l.Result,
 	}
 }

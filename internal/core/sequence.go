@@ -1,12 +1,16 @@
 package core
 
-import "github.com/lastword/lastword"
+import (
+	"math"
+
+	"github.com/lastword/lastword"
+)
 
 // TakeNumber gives operation the next number of a tenure at one record, and the
 // state to keep while its outcome is open. ok is false while another operation
-// alone may use that number (protocol §1, seq).
+// alone may use that number (protocol §1, seq), and when the numbers are used up.
 func TakeNumber(s lastword.Sequence, operation string) (next lastword.Sequence, seq uint64, ok bool) {
-	if s.Open != "" && s.Open != operation {
+	if s.Open != "" && s.Open != operation || s.Last == math.MaxUint64 {
 		return s, 0, false
 	}
 	s.Open = operation
@@ -14,16 +18,15 @@ func TakeNumber(s lastword.Sequence, operation string) (next lastword.Sequence, 
 }
 
 // SettleNumber is the state after a verdict on the operation that took seq. own is
-// the number in the answered receipt if that receipt belongs to this very tenure,
-// else 0: a replay of an attempt whose outcome had been unknown did consume it.
+// the number in the operation's receipt, if there is one and it belongs to this very
+// tenure, else 0: an attempt whose outcome had been unknown did consume it, also if
+// the answer now is REPLAYED, or CONFLICT because another payload came with it.
 func SettleNumber(s lastword.Sequence, seq, own uint64, v lastword.Verdict) lastword.Sequence {
 	switch {
 	case v == lastword.Applied:
-		return lastword.Sequence{Last: seq}
-	case v == lastword.Replayed:
-		return lastword.Sequence{Last: max(s.Last, own)}
+		return lastword.Sequence{Last: max(s.Last, seq)}
 	case v.Final():
-		return lastword.Sequence{Last: s.Last}
+		return lastword.Sequence{Last: max(s.Last, own)}
 	}
 	return s
 }

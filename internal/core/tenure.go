@@ -1,7 +1,7 @@
 package core
 
 import (
-	"bytes"
+	"slices"
 
 	"github.com/lastword/lastword"
 )
@@ -15,7 +15,7 @@ func Renew(rec Record, h Header, c Clock, ref lastword.TenureRef) (Change, Answe
 		return change, Answer{Code: lastword.CodeNotHolder, Lease: settled.Lease}
 	}
 	next := rec.next()
-	next.Lease.Deadline = c.Tick + rec.Lease.Ticks
+	next.Lease.Deadline = max(rec.Lease.Deadline, c.Tick.plus(rec.Lease.Ticks))
 	return Change{Write: true, Record: next}, Answer{Lease: next.Lease, Previous: rec.Previous}
 }
 
@@ -42,7 +42,7 @@ func Complete(rec Record, req *Request, h Header, c Clock, ref lastword.TenureRe
 		completed, known = req.Completed, req.Result
 	}
 	if completed && (rec.Lease.matches(ref) || req.matches(ref)) {
-		if !bytes.Equal(known, result) {
+		if !slices.Equal(known, result) {
 			return Change{}, Answer{Code: lastword.CodeRequestConflict}
 		}
 		return Change{}, Answer{Repeated: true}
@@ -52,7 +52,7 @@ func Complete(rec Record, req *Request, h Header, c Clock, ref lastword.TenureRe
 		return change, Answer{Code: lastword.CodeNotHolder, Lease: settled.Lease}
 	}
 	next := rec.next()
-	next.Lease.Completed, next.Lease.Result = true, bytes.Clone(result)
+	next.Lease.Completed, next.Lease.Result = true, slices.Clone(result)
 	return Change{Write: true, Record: next, Requests: []Request{next.Lease.request()}}, Answer{Lease: next.Lease}
 }
 
@@ -94,8 +94,9 @@ func Look(rec Record, h Header, c Clock) (Change, Answer) {
 	return change, Answer{Lease: settled.Lease, Previous: settled.Previous}
 }
 
-// Asked is the state of the tenure that a query named, and its ending when it is
-// not the current one. rec must be settled; req is its request record, if kept.
+// Asked is the state of the tenure that a query named, and its ending: of one that
+// is still HELD or PENDING, its result so far. rec must be settled; req is its
+// request record, if kept.
 func Asked(rec Record, req *Request, leaseID string) (lastword.State, lastword.Ending) {
 	switch {
 	case leaseID != "" && rec.Lease.ID == leaseID:

@@ -1,0 +1,106 @@
+package memfence
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/fence"
+)
+
+type opKey struct {
+	key       fence.Key
+	operation string
+}
+
+type countKey struct {
+	key     fence.Key
+	verdict lastword.Verdict
+}
+
+// state is all that a place holds.
+type state struct {
+	records    map[fence.Key]fence.Record
+	receipts   map[opKey]lastword.Receipt
+	tombstones map[opKey]bool
+	refusals   map[countKey]uint64
+	quarantine map[fence.Key][]fence.Evidence // slices are replaced, never changed
+	values     map[string]string
+	// marked has the resources with a receipt or a tombstone.
+	marked map[fence.Key]bool
+}
+
+func newState() *state {
+	return &state{
+		records: map[fence.Key]fence.Record{}, receipts: map[opKey]lastword.Receipt{},
+		tombstones: map[opKey]bool{}, refusals: map[countKey]uint64{},
+		quarantine: map[fence.Key][]fence.Evidence{}, values: map[string]string{},
+		marked: map[fence.Key]bool{},
+	}
+}
+
+func (s *state) clone() *state {
+	return &state{
+		records: maps.Clone(s.records), receipts: maps.Clone(s.receipts),
+		tombstones: maps.Clone(s.tombstones), refusals: maps.Clone(s.refusals),
+		quarantine: maps.Clone(s.quarantine), values: maps.Clone(s.values),
+		marked: maps.Clone(s.marked),
+	}
+}
+
+// add puts the changes of a transaction into s.
+func (s *state) add(changes *state) {
+	maps.Copy(s.records, changes.records)
+	maps.Copy(s.receipts, changes.receipts)
+	maps.Copy(s.values, changes.values)
+	maps.Copy(s.marked, changes.marked)
+}
+
+// read looks at a transaction's changes first.
+func read[K comparable, V any](changes, committed map[K]V, k K) (V, bool) {
+	if v, found := changes[k]; found {
+		return v, true
+	}
+	v, found := committed[k]
+	return v, found
+}
+
+func (s *state) count(key fence.Key, v lastword.Verdict) { s.refusals[countKey{key, v}]++ }
+
+func (s *state) text() string {
+	var lines []string
+	add := func(kind string, key, value any) {
+		lines = append(lines, fmt.Sprintf("%s %+q %+v\n", kind, key, value))
+	}
+	for k, v := range s.records {
+		add("record", k, v)
+	}
+	for k, v := range s.receipts {
+		add("receipt", k, v)
+	}
+	for k, v := range s.tombstones {
+		add("tombstone", k, v)
+	}
+	for k, v := range s.refusals {
+		add("refusals", k, v)
+	}
+	for k, q := range s.quarantine {
+		for i, e := range q {
+			add("quarantine", k, fmt.Sprintf("%d %+v %+v", i, e, *e.Quarantine))
+		}
+	}
+	for k, v := range s.values {
+		add("value", k, fmt.Sprintf("%q", v))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+// copyReceipt keeps a stored result out of a caller's hands.
+func copyReceipt(r lastword.Receipt) lastword.Receipt {
+	r.Result = bytes.Clone(r.Result)
+	return r
+}
