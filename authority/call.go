@@ -37,17 +37,19 @@ type call struct {
 	// begins to decide, or the caller, when it gives up. A call that the caller
 	// took had no effect and will have none.
 	taken atomic.Bool
-	done  chan result // receives exactly one result, if the loop took the call
-	// refused is the last HELD answer of a call that waits.
+	done  chan *result // receives exactly one result, if the loop took the call
+	// refused is the last HELD answer, made durable, of a call that waits.
 	refused atomic.Pointer[result]
-	// over says that the caller waits no longer: the loop, when it parks the call
-	// again, lets it go.
-	over   atomic.Bool
-	waited bool
+	// over says that the caller waits no longer: the loop, when it gives the call
+	// back, lets it go. gone says that nobody listens any more.
+	over, gone atomic.Bool
+
+	place  *place // where it waits; the loop's
+	waited bool   // the loop's
 }
 
 func newCall(k kind, owner string, q store.Query) *call {
-	return &call{kind: k, owner: owner, query: q, done: make(chan result, 1)}
+	return &call{kind: k, owner: owner, query: q, done: make(chan *result, 1)}
 }
 
 // result is what the loop found out for a call, made durable if it had to be.
@@ -59,15 +61,13 @@ type result struct {
 	waiters  int
 	waited   bool
 	extended bool          // this step granted or renewed the tenure
-	own      bool          // this process granted or renewed the tenure last
-	ownSent  time.Duration // when it sent that
+	known    bool          // age is known
+	age      time.Duration // since the tenure was granted or renewed last, at most, when the round began
 	sent     time.Duration // when the step's commit was sent
-	at       time.Duration // when the answer was made
-	why      string        // for QUOTA
 	err      error
 }
 
-func (c *call) finish(r result) { c.done <- r }
+func (c *call) finish(r result) { c.done <- &r }
 
 // submit hands a call to the loop and waits for its result, for ctx, or for the
 // end of its waiting.
@@ -88,7 +88,7 @@ func (l *loop) submit(ctx context.Context, c *call, wait time.Duration) (result,
 	for {
 		select {
 		case r := <-c.done:
-			return r, r.err
+			return *r, r.err
 		case <-late:
 			late = nil
 			c.over.Store(true)
@@ -102,19 +102,22 @@ func (l *loop) submit(ctx context.Context, c *call, wait time.Duration) (result,
 				l.abandon(c)
 				return result{}, notSent(ctx.Err())
 			}
+			c.gone.Store(true)
+			if c.kind == kindStatus {
+				return result{}, notSent(ctx.Err()) // a question has no outcome that could be unknown
+			}
 			return l.undecided(c, ctx.Err())
 		}
 	}
 }
 
-// park gives a call that goes on waiting back to its caller. Of loop and caller,
+// giveBack returns a call that goes on waiting to its caller. Of loop and caller,
 // whoever comes second sees that the other one has been there.
-func (l *loop) park(c *call, held result) {
-	c.refused.Store(&held)
+func (l *loop) giveBack(c *call) {
 	c.taken.Store(false)
 	if c.over.Load() && c.taken.CompareAndSwap(false, true) {
-		l.waiters.leave(c)
-		c.finish(held)
+		l.waiters.leave(c, l.pace.last)
+		c.finish(*c.refused.Load())
 	}
 }
 
@@ -122,7 +125,7 @@ func (l *loop) park(c *call, held result) {
 func (l *loop) undecided(c *call, cause error) (result, error) {
 	select {
 	case r := <-c.done:
-		return r, r.err
+		return *r, r.err
 	default:
 		return result{}, &lastword.Error{
 			Code: lastword.CodeUnknown, Message: "the call ended while the step was being committed", Err: cause,
