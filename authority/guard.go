@@ -72,10 +72,27 @@ func (l *loop) moved(h core.Header, calls []*call) {
 		l.fail(calls, l.breakOff(fmt.Sprintf("the store's epoch is %d and this process granted under %d", h.Epoch, l.header.Epoch)))
 		return
 	}
-	l.witness = mark
+	if err := l.follow(h, mark); err != nil {
+		l.fail(calls, notDone(err, "the witness did not answer"))
+		return
+	}
+	l.requeue(calls)
+}
+
+// follow goes on with the store's epoch, once the witness knows that somebody
+// grants under it: until then a backup from before it would pass for the store.
+func (l *loop) follow(h core.Header, mark *Mark) error {
+	next := mark.At(h.Epoch)
+	if next != *mark {
+		ok, err := l.cfg.Witness.Swap(l.ctx, mark, next)
+		if err != nil || !ok {
+			return err // another process was faster: the next round looks again
+		}
+	}
+	l.witness = &next
 	l.liveUntil = max(l.liveUntil, h.HoldUntil)
 	l.setHeader(h)
-	l.requeue(calls)
+	return nil
 }
 
 func (l *loop) setHeader(h core.Header) {
