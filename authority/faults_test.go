@@ -164,6 +164,7 @@ type brittle struct {
 	authority.Witness
 	mu     sync.Mutex
 	broken bool
+	loads  int
 	// step runs before and after each swap; an error ends the call.
 	step func(after bool) error
 }
@@ -179,6 +180,7 @@ func (b *brittle) setBroken(broken bool) {
 func (b *brittle) Load(ctx context.Context) (*authority.Mark, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.loads++
 	if b.broken {
 		return nil, errWitness
 	}

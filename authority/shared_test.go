@@ -140,7 +140,7 @@ func TestR9WhatAnotherProcessWroteInBetweenIsNotBuiltUpon(t *testing.T) {
 		p2 := w.open(authority.Config{})
 		a := mustAcquire(t, p1, request("a", "1", time.Second))
 		b := background(t.Context(), p1, waiting("b", "1", time.Second))
-		time.Sleep(950 * time.Millisecond)
+		time.Sleep(960 * time.Millisecond)
 		synctest.Wait()
 		s1.hook(func(h *hooked) {
 			h.read = func([]store.Query) error {
@@ -158,7 +158,7 @@ func TestR9WhatAnotherProcessWroteInBetweenIsNotBuiltUpon(t *testing.T) {
 				return nil
 			}
 		})
-		time.Sleep(20 * time.Millisecond)
+		background(t.Context(), p1, lastword.AcquireRequest{Resource: "x", Owner: "x", RequestID: "1", TTL: time.Hour})
 		if err := p1.Cancel(t.Context(), "jobs/nightly", "x", "1"); err != nil {
 			t.Fatal(err)
 		}
@@ -319,7 +319,7 @@ func TestX4AFrozenAuthorityAloneHandlesQueuedRenewalsFirst(t *testing.T) {
 		time.Sleep(60 * time.Millisecond)
 		thaw := make(chan struct{})
 		frozen.hook(func(h *hooked) { h.read = func([]store.Query) error { <-thaw; return nil } })
-		synctest.Wait()
+		background(t.Context(), a, lastword.AcquireRequest{Resource: "x", Owner: "x", RequestID: "1", TTL: time.Hour})
 		late := make(chan error, 1)
 		go func() {
 			_, err := a.Renew(context.WithoutCancel(t.Context()), held.TenureRef)
