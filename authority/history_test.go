@@ -309,14 +309,12 @@ func history(t *testing.T, w *world, seed uint64, unit time.Duration, cfg author
 	var processes []*authority.Authority
 	var stores []*unreliable
 	for i := range uint64(2) {
-		s := newUnreliable(w.memory.Open(), seed*10+i, 0, unit/4)
+		s := newUnreliable(w.memory.Open(), seed*10+i, unit/4)
 		processes = append(processes, w.openOn(s, cfg))
 		stores = append(stores, s)
 	}
 	for _, s := range stores {
-		s.mu.Lock()
-		s.rate = 0.04
-		s.mu.Unlock()
+		s.fail(0.04)
 	}
 	r := &recorder{start: time.Now(), fences: map[lastword.Token]bool{}, granted: map[string]lastword.Token{}, promises: map[lastword.Token]time.Time{}, given: map[lastword.Token]bool{}}
 	var wg sync.WaitGroup
