@@ -1,0 +1,5 @@
+package lab
+
+type writerConfig struct{}
+
+func writerChild(writerConfig) error { return nil }
