@@ -2,6 +2,7 @@ package authority
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/lastword/lastword"
@@ -48,7 +49,7 @@ func (a *Authority) refusal(res result) error {
 			Hint: "start a new issuer epoch, in which it begins again; after the last epoch, a new domain",
 		}
 	case lastword.CodeQuota:
-		return &lastword.Error{Code: lastword.CodeQuota, Message: res.why, Hint: "try again later"}
+		return &lastword.Error{Code: lastword.CodeQuota, Message: fmt.Sprintf("%d wait already", res.waiters), Hint: "try again later"}
 	}
 	return &lastword.Error{Code: lastword.CodeInternal, Message: "unexpected answer " + string(res.answer.Code)}
 }
@@ -61,9 +62,11 @@ func (a *Authority) held(res result) error {
 		return e
 	}
 	e.Holder, e.Fence = lease.Owner, lease.Fence
-	e.Remaining = a.estimate(res, lease)
-	e.Message = "held by " + lease.Owner + " with fence " + lease.Fence.Text() +
-		" for another " + e.Remaining.Round(time.Millisecond).String()
+	e.Remaining = a.remaining(res, lease)
+	e.Message = "held by " + lease.Owner + " with fence " + lease.Fence.Text()
+	if e.Remaining > 0 {
+		e.Message += " for another " + e.Remaining.Round(time.Millisecond).String()
+	}
 	return e
 }
 
@@ -112,31 +115,18 @@ func ref(resource lastword.Resource, l core.Lease) lastword.TenureRef {
 }
 
 // remaining is what a holder may trust (R25): the whole TTL of what this step
-// wrote; of what this process wrote earlier, the TTL less the time since it sent
-// the write; of anything else nothing, since another process may have watched it
-// for longer than this one knows.
+// wrote; else the TTL less the longest time that can have gone by since it was
+// granted or renewed; nothing if this process does not know that, since another one
+// may have watched it for longer.
 func (a *Authority) remaining(res result, l core.Lease) time.Duration {
 	ttl := time.Duration(l.TTL)
 	switch {
 	case res.extended:
 		return ttl
-	case res.own:
-		return max(0, min(ttl, ttl-(res.at-res.ownSent)))
+	case res.known:
+		return max(0, min(ttl, ttl-res.age))
 	}
 	return 0
-}
-
-// estimate is what people are shown: as remaining where it is known, else what
-// the store's counter still gives, 0 to TTL.
-func (a *Authority) estimate(res result, l core.Lease) time.Duration {
-	if r := a.remaining(res, l); r > 0 || res.own {
-		return r
-	}
-	if l.Deadline <= res.header.Tick+1 {
-		return 0
-	}
-	left := min(l.Deadline-res.header.Tick-1, l.Ticks)
-	return min(time.Duration(l.TTL), time.Duration(left)*time.Duration(res.header.TickSpan))
 }
 
 func (a *Authority) status(res result, q lastword.StatusQuery) (lastword.Status, error) {
@@ -157,7 +147,7 @@ func (a *Authority) status(res result, q lastword.StatusQuery) (lastword.Status,
 			return st, &lastword.Error{Code: lastword.CodeInternal, Message: "the grant's digest cannot be made", Err: err}
 		}
 		st.Holder, st.Digest, st.TTL = ref(rec.Resource, l), digest, time.Duration(l.TTL)
-		st.Remaining = a.estimate(res, l)
+		st.Remaining = a.remaining(res, l)
 	} else {
 		_, st.Last = core.Asked(rec, nil, l.ID)
 	}

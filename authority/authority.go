@@ -23,150 +23,13 @@ package authority
 
 import (
 	"context"
-	"crypto/rand"
-	"fmt"
 	"log/slog"
-	"maps"
-	"strings"
-	"time"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/grant"
 	"github.com/lastword/lastword/internal/core"
 	"github.com/lastword/lastword/store"
 )
-
-// OnRegression says what a start does that finds a regression (R10).
-type OnRegression string
-
-// The choices.
-const (
-	// Stop refuses to start with FENCE_REGRESSION until an operator confirmed.
-	Stop OnRegression = "stop"
-	// Advance confirms by itself: an epoch above everything found, the tenures
-	// found end, and first grants wait for the longest TTL.
-	Advance OnRegression = "advance"
-)
-
-// Config of an [Authority]. The zero value of every field but Domain works.
-type Config struct {
-	// Domain names the set of resources whose fences this authority issues.
-	Domain string
-	// Witness is the durable place outside the store's backup set (R10); nil
-	// keeps it in memory, which suits a store in memory only.
-	Witness Witness
-	// OnRegression is [Stop] by default.
-	OnRegression OnRegression
-
-	// Tick is the length of a tick of the store's counter when the store is new;
-	// an existing store keeps its own. 0 is 100 ms; 1 ms to 10 s.
-	Tick time.Duration
-	// MinTTL and MaxTTL bound a granted TTL; 0 is 100 ms and 24 h.
-	MinTTL, MaxTTL time.Duration
-	// MaxWait bounds how long an acquire may queue; 0 is 1 h.
-	MaxWait time.Duration
-	// LockDelay is the time between an expiry and the next grant (R3), by
-	// resource prefix; the longest prefix that matches counts.
-	LockDelay map[string]time.Duration
-	// Retention is how long a request record is kept after the end of its tenure
-	// (R2); 0 is 1 h, and never less than 10 × TTL of its tenure.
-	Retention time.Duration
-
-	// MaxWaiters bounds the waiters of one resource; 0 is 10,000.
-	MaxWaiters int
-	// MaxPerOwner bounds the calls of one owner that are under way at a time,
-	// waiting ones included; 0 is 20,000.
-	MaxPerOwner int
-	// MaxBatch bounds the calls decided in one step; 0 is 1,024.
-	MaxBatch int
-
-	// RefreshHint is how often a resource should ask for the trust bundle; 0 is
-	// 10 s.
-	RefreshHint time.Duration
-
-	// Elapsed is monotonic elapsed time; it may stop during suspend, which only
-	// lengthens leases. Now is the wall clock, for the issued-at of grants; nothing
-	// is decided by it. NewID makes lease ids. nil takes the process's own.
-	Elapsed func() time.Duration
-	Now     func() time.Time
-	NewID   func() string
-	// Logger gets what an operator should know; nil discards it. It never gets a
-	// grant or a key.
-	Logger *slog.Logger
-}
-
-func (c Config) withDefaults() (Config, error) {
-	if err := lastword.CheckID("domain", c.Domain); err != nil {
-		return c, err
-	}
-	start := time.Now()
-	fill(&c.OnRegression, Stop)
-	fill(&c.Tick, 100*time.Millisecond)
-	fill(&c.MinTTL, 100*time.Millisecond)
-	fill(&c.MaxTTL, 24*time.Hour)
-	fill(&c.MaxWait, time.Hour)
-	fill(&c.Retention, time.Hour)
-	fill(&c.MaxWaiters, 10_000)
-	fill(&c.MaxPerOwner, 20_000)
-	fill(&c.MaxBatch, 1024)
-	fill(&c.RefreshHint, 10*time.Second)
-	if c.Witness == nil {
-		c.Witness = NewMemoryWitness()
-	}
-	if c.Elapsed == nil {
-		c.Elapsed = func() time.Duration { return time.Since(start) }
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.NewID == nil {
-		c.NewID = func() string { return "lease-" + strings.ToLower(rand.Text()[:20]) }
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	c.LockDelay = maps.Clone(c.LockDelay)
-	return c, c.validate()
-}
-
-func fill[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
-func (c Config) validate() error {
-	switch {
-	case c.OnRegression != Stop && c.OnRegression != Advance:
-		return invalid("on-regression %q: want %s or %s", c.OnRegression, Stop, Advance)
-	case c.Tick < time.Millisecond || c.Tick > 10*time.Second:
-		return invalid("tick %v: want 1ms to 10s", c.Tick)
-	case c.MinTTL < time.Millisecond || c.MaxTTL > 24*time.Hour || c.MinTTL > c.MaxTTL:
-		return invalid("ttl bounds %v to %v: want 1ms to 24h", c.MinTTL, c.MaxTTL)
-	case c.MaxWait < 0 || c.Retention < 0 || c.RefreshHint < 0:
-		return invalid("a wait, retention or refresh hint is negative")
-	case c.MaxWaiters < 0 || c.MaxPerOwner < 0 || c.MaxBatch < 0:
-		return invalid("a bound is negative")
-	}
-	for prefix, delay := range c.LockDelay {
-		if delay < 0 || delay > 24*time.Hour {
-			return invalid("lock-delay %v of %q: want 0 to 24h", delay, prefix)
-		}
-	}
-	return nil
-}
-
-func (c Config) lockDelay(r lastword.Resource) time.Duration {
-	var longest int
-	var delay time.Duration
-	for prefix, d := range c.LockDelay {
-		if len(prefix) >= longest && strings.HasPrefix(string(r), prefix) {
-			longest, delay = len(prefix), d
-		}
-	}
-	return delay
-}
 
 // Authority issues leases for one domain. It is safe for concurrent use. It does
 // not close the store it was given.
@@ -187,6 +50,9 @@ func Open(ctx context.Context, s store.Store, signer *grant.Signer, cfg Config) 
 	}
 	if signer == nil {
 		return nil, named(invalid("no signer"), "open authority", "")
+	}
+	if signer.Domain() != cfg.Domain {
+		return nil, named(invalid("the signer's domain %q is not %q", signer.Domain(), cfg.Domain), "open authority", "")
 	}
 	run, err := start(ctx, s, cfg)
 	if err != nil {
@@ -219,7 +85,10 @@ func (a *Authority) Acquire(ctx context.Context, r lastword.AcquireRequest) (las
 	c := newCall(kindAcquire, r.Owner, store.Query{Resource: r.Resource, Owner: r.Owner, RequestID: r.RequestID})
 	c.extends, c.wait = true, r.Wait > 0
 	delay := a.cfg.lockDelay(r.Resource)
-	id, issued := a.cfg.NewID(), a.cfg.Now().Unix()
+	id, issued := a.cfg.NewID(), max(0, a.cfg.Now().Unix())
+	if err := a.signable(r, id); err != nil {
+		return lastword.Tenure{}, named(err, "acquire", r.Resource)
+	}
 	c.decide = func(rec core.Record, req *core.Request, h core.Header, clock core.Clock) (core.Change, core.Answer) {
 		in := core.AcquireInput{
 			Owner: r.Owner, RequestID: r.RequestID,
@@ -388,56 +257,3 @@ func (a *Authority) Bundle(ctx context.Context) ([]byte, error) {
 
 // Epoch is the issuer epoch that this authority grants under.
 func (a *Authority) Epoch() (uint32, error) { return a.loop.epoch() }
-
-func (a *Authority) checkAcquire(r lastword.AcquireRequest) error {
-	if err := checkRequest(r.Resource, r.Owner, r.RequestID); err != nil {
-		return err
-	}
-	if err := lastword.CheckID("class", string(r.Class)); err != nil {
-		return err
-	}
-	if r.TTL < a.cfg.MinTTL || r.TTL > a.cfg.MaxTTL {
-		return invalid("ttl %v: want %v to %v", r.TTL, a.cfg.MinTTL, a.cfg.MaxTTL)
-	}
-	if r.Wait < 0 || r.Wait > a.cfg.MaxWait {
-		return invalid("wait %v: want 0 to %v", r.Wait, a.cfg.MaxWait)
-	}
-	return nil
-}
-
-func checkRequest(resource lastword.Resource, owner, requestID string) error {
-	if _, err := lastword.ParseResource(string(resource)); err != nil {
-		return err
-	}
-	if err := lastword.CheckID("owner", owner); err != nil {
-		return err
-	}
-	return lastword.CheckID("request id", requestID)
-}
-
-func checkRef(ref lastword.TenureRef) error {
-	if err := checkRequest(ref.Resource, ref.Owner, ref.RequestID); err != nil {
-		return err
-	}
-	if !ref.Fence.Valid() {
-		return invalid("fence %d: want 1 to %d", ref.Fence, lastword.MaxToken)
-	}
-	return lastword.CheckID("lease id", ref.LeaseID)
-}
-
-func checkRevoke(resource lastword.Resource, fence lastword.Token, operator, reason string) error {
-	if _, err := lastword.ParseResource(string(resource)); err != nil {
-		return err
-	}
-	if !fence.Valid() {
-		return invalid("fence %d: name the fence that is to be revoked", fence)
-	}
-	if err := lastword.CheckID("operator", operator); err != nil {
-		return err
-	}
-	return lastword.CheckID("reason", reason)
-}
-
-func invalid(format string, args ...any) *lastword.Error {
-	return &lastword.Error{Code: lastword.CodeInvalid, Message: fmt.Sprintf(format, args...)}
-}

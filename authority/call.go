@@ -38,12 +38,14 @@ type call struct {
 	// took had no effect and will have none.
 	taken atomic.Bool
 	done  chan result // receives exactly one result, if the loop took the call
-	// refused is the last HELD answer of a call that waits.
+	// refused is the last HELD answer, made durable, of a call that waits.
 	refused atomic.Pointer[result]
-	// over says that the caller waits no longer: the loop, when it parks the call
-	// again, lets it go.
-	over   atomic.Bool
-	waited bool
+	// over says that the caller waits no longer: the loop, when it gives the call
+	// back, lets it go. gone says that nobody listens any more.
+	over, gone atomic.Bool
+
+	place  *place // where it waits; the loop's
+	waited bool   // the loop's
 }
 
 func newCall(k kind, owner string, q store.Query) *call {
@@ -59,11 +61,9 @@ type result struct {
 	waiters  int
 	waited   bool
 	extended bool          // this step granted or renewed the tenure
-	own      bool          // this process granted or renewed the tenure last
-	ownSent  time.Duration // when it sent that
+	known    bool          // age is known
+	age      time.Duration // since the tenure was granted or renewed last, at most, when the round began
 	sent     time.Duration // when the step's commit was sent
-	at       time.Duration // when the answer was made
-	why      string        // for QUOTA
 	err      error
 }
 
@@ -102,19 +102,22 @@ func (l *loop) submit(ctx context.Context, c *call, wait time.Duration) (result,
 				l.abandon(c)
 				return result{}, notSent(ctx.Err())
 			}
+			c.gone.Store(true)
+			if c.kind == kindStatus {
+				return result{}, notSent(ctx.Err()) // a question has no outcome that could be unknown
+			}
 			return l.undecided(c, ctx.Err())
 		}
 	}
 }
 
-// park gives a call that goes on waiting back to its caller. Of loop and caller,
+// giveBack returns a call that goes on waiting to its caller. Of loop and caller,
 // whoever comes second sees that the other one has been there.
-func (l *loop) park(c *call, held result) {
-	c.refused.Store(&held)
+func (l *loop) giveBack(c *call) {
 	c.taken.Store(false)
 	if c.over.Load() && c.taken.CompareAndSwap(false, true) {
-		l.waiters.leave(c)
-		c.finish(held)
+		l.waiters.leave(c, l.pace.last)
+		c.finish(*c.refused.Load())
 	}
 }
 

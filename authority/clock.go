@@ -14,34 +14,49 @@ type pace struct {
 	span core.Span
 	last time.Duration
 	seen core.Span
+	sure core.Span // seen, without a gap that the latest look has just ended
 }
 
-func (p *pace) look(now time.Duration) core.Span {
-	p.seen += core.Pace(core.Span(now-p.last), p.span)
-	p.last = now
-	return p.seen
+// look adds what has gone by. A gap of more than a tick counts for decisions only
+// from the next look on: what holders said during it is handled first. Time that
+// goes back counts again only once it has caught up.
+func (p *pace) look(now time.Duration) {
+	p.sure = p.seen
+	gap := core.Span(now - p.last)
+	p.seen += core.Pace(gap, p.span)
+	if gap <= p.span {
+		p.sure = p.seen
+	}
+	p.last = max(p.last, now)
 }
 
 // watch is what this process has seen of one record with an open tenure.
 type watch struct {
 	revision uint64
 	lease    string
+	deadline core.Tick
 	since    core.Span     // when the reply that first showed this revision had come
-	own      bool          // this process granted or renewed the tenure last, as far as it knows
-	sent     time.Duration // when it sent that
+	read     time.Duration // when a reading was sent that showed this revision
+	// known says that the tenure was granted, or renewed last, after sent: this
+	// process sent that write then, or it sent a reading then that did not show it.
+	known bool
+	sent  time.Duration
 }
 
 // watches remember one open tenure each, up to a bound; one that is forgotten is
 // watched anew, which only makes an expiry later.
 type watches struct {
 	byResource map[lastword.Resource]watch
+	sweepAt    int
 	tick       core.Tick // of the store's counter, as last seen
-	tickSince  core.Span
+	tickSince  core.Span // when the reply that first showed it had come
 }
 
 const maxWatches = 1 << 20
 
-func newWatches() *watches { return &watches{byResource: map[lastword.Resource]watch{}} }
+func newWatches() *watches {
+	return &watches{byResource: map[lastword.Resource]watch{}, sweepAt: 1024}
+}
 
 // watched is for how long the record has been seen to stand unchanged.
 func (w *watches) watched(rec core.Record, now core.Span) core.Span {
@@ -49,36 +64,102 @@ func (w *watches) watched(rec core.Record, now core.Span) core.Span {
 	if !ok || seen.revision != rec.Revision {
 		return 0
 	}
-	return now - seen.since
+	return max(0, now-seen.since)
 }
 
-// note keeps what a reply showed. extended says that this process has granted or
-// renewed the tenure with a commit sent at that time. An expiry is watched too, if
-// a lock-delay follows it.
-func (w *watches) note(rec core.Record, now core.Span, extended bool, sent time.Duration, delayed bool) {
+// age is for how long, at most, the tenure has been running since it was granted or
+// renewed last; ok is false if this process does not know.
+func (w *watches) age(rec core.Record, at time.Duration) (age time.Duration, ok bool) {
+	seen, found := w.byResource[rec.Resource]
+	if !found || seen.revision != rec.Revision || !seen.known {
+		return 0, false
+	}
+	return at - seen.sent, true
+}
+
+// sight is one look at a record, as a reply showed it.
+type sight struct {
+	record  core.Record
+	sent    time.Duration // when the reading, or the write, was sent
+	now     core.Span     // when its reply had come
+	delayed bool          // a lock-delay follows an expiry, which is watched too
+
+	// Of a write of this process: the revision it was conditional on, and whether
+	// it granted or renewed.
+	wrote    bool
+	base     uint64
+	extended bool
+}
+
+// note keeps what a reply showed.
+func (w *watches) note(s sight) {
+	rec := s.record
 	state := rec.Lease.State
 	open := state == lastword.StateHeld || state == lastword.StatePending
-	seen, known := w.byResource[rec.Resource]
+	seen, had := w.byResource[rec.Resource]
 	switch {
-	case !open && !(delayed && state == lastword.StateExpired):
-		delete(w.byResource, rec.Resource)
-	case known && seen.revision == rec.Revision:
-	case !known && len(w.byResource) >= maxWatches:
-	default:
-		next := watch{revision: rec.Revision, lease: rec.Lease.ID, since: now, own: extended, sent: sent}
-		if !extended && known && seen.lease == rec.Lease.ID {
-			next.own, next.sent = seen.own, seen.sent // written, but not extended: an earlier time is safe
+	case !open && !(s.delayed && state == lastword.StateExpired):
+		if had {
+			delete(w.byResource, rec.Resource)
 		}
-		w.byResource[rec.Resource] = next
+		return
+	case had && seen.revision == rec.Revision:
+		seen.read = s.sent
+		w.byResource[rec.Resource] = seen
+		return
+	case !had && len(w.byResource) >= maxWatches:
+		return
+	}
+	next := watch{
+		revision: rec.Revision, lease: rec.Lease.ID, deadline: rec.Lease.Deadline,
+		since: s.now, read: s.sent,
+	}
+	switch {
+	case s.extended:
+		next.known, next.sent = true, s.sent
+	case !had:
+	case seen.lease == next.lease && seen.deadline == next.deadline:
+		next.known, next.sent = seen.known, seen.sent // an earlier time is safe, if it was renewed
+		if s.wrote && s.base == seen.revision && open {
+			next.since = seen.since // this process knows what it wrote: no renewal
+		}
+	default: // another process's doing, after the reading that did not show it
+		next.known, next.sent = true, seen.read
+	}
+	w.byResource[rec.Resource] = next
+}
+
+// rewritten notes a write of this process that left the lease as it was.
+func (w *watches) rewritten(resource lastword.Resource, base uint64) {
+	if seen, ok := w.byResource[resource]; ok && seen.revision == base {
+		seen.revision++
+		w.byResource[resource] = seen
 	}
 }
 
-// ticked reports whether the store's counter has been seen to stand still for a
-// whole tick, so that it may be advanced by one.
-func (w *watches) ticked(h core.Header, now core.Span) bool {
+// sweep forgets tenures that the store's counter has passed, since nothing is
+// gained by watching them, whenever the watches have doubled.
+func (w *watches) sweep(h core.Header) {
+	if len(w.byResource) < w.sweepAt {
+		return
+	}
+	for resource, seen := range w.byResource {
+		if seen.deadline < h.Tick {
+			delete(w.byResource, resource)
+		}
+	}
+	w.sweepAt = min(maxWatches, max(1024, 2*len(w.byResource)))
+}
+
+// saw keeps when the store's counter was first seen at its value.
+func (w *watches) saw(h core.Header, now core.Span) {
 	if h.Tick != w.tick {
 		w.tick, w.tickSince = h.Tick, now
-		return false
 	}
-	return now-w.tickSince >= h.TickSpan
+}
+
+// stood reports whether the store's counter has been seen to stand still for a
+// whole tick, so that it may be advanced by one.
+func (w *watches) stood(h core.Header, now core.Span) bool {
+	return h.Tick == w.tick && now-w.tickSince >= h.TickSpan
 }

@@ -19,7 +19,8 @@ type loop struct {
 	store store.Store
 
 	mu       sync.Mutex
-	queued   []*call
+	holders  []*call // what holders say of their tenures
+	others   []*call // what others want and ask
 	left     []*call // waiting calls whose callers have gone
 	perOwner map[string]int
 	closed   bool
@@ -33,14 +34,16 @@ type loop struct {
 	cancel context.CancelFunc
 
 	header    core.Header
-	witness   *Mark
+	witness   *Mark     // as last read
+	longest   core.Span // TTL that the witness is known to know
 	pace      pace
 	watches   *watches
 	waiters   *waiters
 	liveUntil core.Tick // no tenure that this process knows of lasts longer
 	checked   core.Span // when the witness was read last
-	ahead     bool      // the witness then knew a later epoch than this process
+	failed    bool      // the last round could not reach store or witness
 	pruned    core.Tick
+	scratch   *batch // the last round's, for its memory
 }
 
 // closeTimeout is how long a close waits for the store before it cuts it short.
@@ -51,7 +54,7 @@ func newLoop(s store.Store, cfg Config, r run) *loop {
 	l := &loop{
 		cfg: cfg, store: s, perOwner: map[string]int{}, held: r.header,
 		wake: make(chan struct{}, 1), closing: make(chan struct{}), gone: make(chan struct{}), ctx: ctx, cancel: cancel,
-		header: r.header, witness: r.witness,
+		header: r.header, witness: r.witness, longest: r.witness.Longest,
 		pace:    pace{span: r.header.TickSpan, last: cfg.Elapsed()},
 		watches: newWatches(), waiters: newWaiters(),
 	}
@@ -66,14 +69,22 @@ func (l *loop) enqueue(c *call) error {
 	if l.closed {
 		return &lastword.Error{Code: lastword.CodeUnavailable, Message: "the authority has been closed"}
 	}
-	if c.owner != "" && l.perOwner[c.owner] >= l.cfg.MaxPerOwner {
+	room := l.cfg.MaxPerOwner
+	if c.kind == kindHolder {
+		room *= 2 // no owner's waiters keep it from renewing
+	}
+	if c.owner != "" && l.perOwner[c.owner] >= room {
 		return &lastword.Error{
-			Code: lastword.CodeQuota, Message: fmt.Sprintf("%q has %d calls under way already", c.owner, l.cfg.MaxPerOwner),
+			Code: lastword.CodeQuota, Message: fmt.Sprintf("%q has %d calls under way already", c.owner, l.perOwner[c.owner]),
 			Hint: "wait for some of them to end",
 		}
 	}
 	l.perOwner[c.owner]++
-	l.queued = append(l.queued, c)
+	if c.kind == kindHolder {
+		l.holders = append(l.holders, c)
+	} else {
+		l.others = append(l.others, c)
+	}
 	l.poke()
 	return nil
 }
@@ -141,6 +152,7 @@ func (l *loop) run() {
 		}
 		batch, more := l.take()
 		l.decide(batch)
+		l.prune()
 		if more {
 			l.poke()
 		}
@@ -148,36 +160,45 @@ func (l *loop) run() {
 	}
 }
 
-// take is the next batch: all that holders say and ask, and acquires up to the
-// bound.
+// take is the next batch: all that holders say, then the others up to the bound.
 func (l *loop) take() (batch []*call, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.left {
-		l.waiters.leave(c)
+		l.waiters.leave(c, l.pace.last)
 	}
 	l.left = nil
-	queued := l.queued
-	slices.SortStableFunc(queued, func(a, b *call) int { return int(a.kind) - int(b.kind) })
-	n := 0
-	for n < len(queued) && (n < l.cfg.MaxBatch || queued[n].kind == kindHolder) {
-		n++
+	n := min(len(l.others), l.cfg.MaxBatch)
+	batch = append(l.holders, l.others[:n]...)
+	l.holders, l.others = nil, l.others[n:]
+	if len(l.others) == 0 {
+		l.others = nil
 	}
-	batch, l.queued = queued[:n:n], slices.Clone(queued[n:])
-	return batch, len(l.queued) > 0
+	return batch, len(l.others) > 0
 }
 
-// requeue puts calls back to the front, to be decided anew.
+// requeue puts calls back to the front, to be decided anew. Nothing of them has
+// been done; whose caller has gone, told UNKNOWN, is let go.
 func (l *loop) requeue(calls []*call) {
 	if len(calls) == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var holders, others []*call
 	for _, c := range calls {
+		switch {
+		case c.gone.Load():
+			continue
+		case c.kind == kindHolder:
+			holders = append(holders, c)
+		default:
+			others = append(others, c)
+		}
 		c.taken.Store(false)
 	}
-	l.queued = append(calls, l.queued...)
+	l.holders = append(holders, l.holders...)
+	l.others = append(others, l.others...)
 	l.poke()
 }
 
@@ -185,27 +206,27 @@ func (l *loop) requeue(calls []*call) {
 // waits it looks twice a tick, so that no time it has watched is lost, and at the
 // moment the first tenure in a waiter's way may be over.
 func (l *loop) rest() time.Duration {
-	const idle = time.Hour
-	if len(l.waiters.queues) == 0 && l.header.Tick >= l.liveUntil {
+	const idle, shortest = time.Hour, 100 * time.Microsecond
+	if l.broken != nil || len(l.waiters.agenda) == 0 && l.header.Tick >= l.liveUntil {
 		return idle
 	}
 	rest := time.Duration(l.header.TickSpan) / 2
-	if due := l.watches.tickSince + l.header.TickSpan - l.pace.seen; due > 0 {
-		rest = min(rest, time.Duration(due)+50*time.Microsecond)
+	if l.failed {
+		return rest
 	}
-	now := l.cfg.Elapsed()
-	for _, q := range l.waiters.queues {
-		if q.due > 0 {
-			rest = min(rest, max(q.due-now, 100*time.Microsecond))
-		}
+	if due := l.watches.tickSince + l.header.TickSpan - l.pace.seen; due > 0 {
+		rest = min(rest, time.Duration(due)+shortest/2)
+	}
+	if len(l.waiters.agenda) > 0 {
+		rest = min(rest, max(l.waiters.agenda[0].at-l.cfg.Elapsed(), shortest))
 	}
 	return rest
 }
 
 func (l *loop) shutDown() {
 	l.mu.Lock()
-	rest := l.queued
-	l.queued = nil
+	rest := append(l.holders, l.others...)
+	l.holders, l.others = nil, nil
 	l.mu.Unlock()
 	for _, q := range l.waiters.queues {
 		for e := q.order.Front(); e != nil; e = e.Next() {
@@ -220,31 +241,26 @@ func (l *loop) shutDown() {
 	}
 }
 
-// decide runs one batch: look at the time, read, apply the rules, commit, answer.
+// decide runs one round: look at the time, read, apply the rules, commit, answer.
 func (l *loop) decide(calls []*call) {
 	calls = slices.DeleteFunc(calls, func(c *call) bool { return !c.taken.CompareAndSwap(false, true) })
-	now := l.pace.look(l.cfg.Elapsed())
-	if err := l.guard(now); err != nil {
+	l.failed = false
+	l.pace.look(l.cfg.Elapsed())
+	l.waiters.expire(l.pace.last)
+	if err := l.guard(); err != nil {
 		l.fail(calls, err)
 		return
 	}
-	b := newBatch(l, now, calls)
+	b := l.newBatch(calls)
 	if len(b.queries) == 0 && l.header.Tick >= l.liveUntil {
 		return
 	}
 	view, err := l.store.Read(l.ctx, b.queries...)
 	if err != nil {
-		l.fail(calls, asAnswer(err))
+		l.fail(calls, notDone(err, "the store did not answer"))
 		return
 	}
-	if view.Header.Epoch != l.header.Epoch || !view.Header.Exists || view.Header.Identity != l.header.Identity {
-		l.moved(view.Header, calls)
-		return
-	}
-	if l.ahead {
-		// A start sets the store's epoch before it is the witness's current one.
-		// This store was read after the witness and has not heard of it.
-		l.fail(calls, l.breakOff("the witness is ahead of this store: it is a copy"))
+	if !l.current(view.Header, calls) {
 		return
 	}
 	b.read(view)
@@ -252,18 +268,20 @@ func (l *loop) decide(calls []*call) {
 	b.commit()
 }
 
-// asAnswer: a read that failed had no effect.
-func asAnswer(err error) error {
+// notDone is the error of what certainly had no effect: a reading, or a write that
+// was not sent.
+func notDone(err error, message string) error {
 	var known *lastword.Error
 	if errors.As(err, &known) && known.Code != lastword.CodeUnknown {
 		return err
 	}
-	return &lastword.Error{Code: lastword.CodeUnavailable, Message: "the store did not answer", Err: err, Hint: "try again later"}
+	return &lastword.Error{Code: lastword.CodeUnavailable, Message: message, Err: err, Hint: "try again later"}
 }
 
-// fail answers every call of a batch with an error, and every waiter too if this
+// fail answers every call of a round with an error, and every waiter too if this
 // authority has stopped for good.
 func (l *loop) fail(calls []*call, err error) {
+	l.failed = true
 	for _, c := range calls {
 		c.finish(result{err: err})
 	}
@@ -271,71 +289,11 @@ func (l *loop) fail(calls []*call, err error) {
 		return
 	}
 	for _, q := range l.waiters.queues {
-		for p := l.waiters.head(q.resource); p != nil; p = l.waiters.head(q.resource) {
-			for _, c := range l.waiters.drop(p) {
-				if c.taken.CompareAndSwap(false, true) {
-					c.finish(result{err: err})
-				}
+		for p := q.next(nil); p != nil; p = q.next(nil) {
+			for _, c := range p.take() {
+				c.finish(result{err: err})
 			}
 		}
 	}
-}
-
-// guard reads the witness again, twice a tick at most, and stops granting when it
-// does not belong to this run any more (R10).
-func (l *loop) guard(now core.Span) error {
-	if l.broken != nil {
-		return l.broken
-	}
-	if now-l.checked < l.header.TickSpan {
-		return nil
-	}
-	mark, err := l.cfg.Witness.Load(l.ctx)
-	if err != nil {
-		return err
-	}
-	l.checked = now
-	l.ahead = mark != nil && mark.Store == l.header.Identity && mark.Current > l.header.Epoch
-	if !l.ahead && core.Compare(l.header.Epoch, l.header, mark) == core.Regressed {
-		return l.breakOff("the witness does not know this run's epoch any more")
-	}
-	if mark != nil {
-		l.witness = mark
-	}
-	return nil
-}
-
-// moved handles a store whose epoch is not the one this process holds: another
-// process started, or the store went back.
-func (l *loop) moved(h core.Header, calls []*call) {
-	mark, err := l.cfg.Witness.Load(l.ctx)
-	if err != nil {
-		l.fail(calls, err)
-		return
-	}
-	if h.Identity != l.header.Identity || core.Compare(l.header.Epoch, h, mark) != core.Moved {
-		l.fail(calls, l.breakOff(fmt.Sprintf("the store's epoch is %d and this process granted under %d", h.Epoch, l.header.Epoch)))
-		return
-	}
-	l.witness = mark
-	l.setHeader(h)
-	l.requeue(calls)
-}
-
-func (l *loop) setHeader(h core.Header) {
-	l.header = h
-	l.mu.Lock()
-	l.held = h
-	l.mu.Unlock()
-}
-
-// breakOff stops this authority for good: no grant, no renewal, no HELD answer and
-// no next fence until it is started again.
-func (l *loop) breakOff(why string) error {
-	err := regressed(why)
-	l.cfg.Logger.Error("stopped granting", "why", why)
-	l.mu.Lock()
-	l.broken = err
-	l.mu.Unlock()
-	return err
+	l.waiters = newWaiters()
 }

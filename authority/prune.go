@@ -13,54 +13,92 @@ const (
 	pruneLimit = 256
 )
 
-// prune forgets request records whose tenure has been over for long enough (R2).
-// It is best effort: what it does not get to, a later round does.
-func (b *batch) prune() {
-	h := b.header
-	retention := core.Ticks(core.Span(b.l.cfg.Retention), h.TickSpan)
-	if h.Tick < retention || h.Tick < b.l.pruned+pruneEvery {
+// prune forgets request records whose tenure, or whose waiting, has been over for
+// long enough (R2). It is best effort: what it does not get to, a later one does.
+func (l *loop) prune() {
+	h := l.header
+	retention := l.retention()
+	if l.broken != nil || l.failed || h.Tick < retention || h.Tick < l.pruned+pruneEvery {
 		return
 	}
-	b.l.pruned = h.Tick
-	ended, err := b.l.store.Ended(b.l.ctx, h.Tick-retention, pruneLimit)
+	l.pruned = h.Tick
+	ended, err := l.store.Ended(l.ctx, h.Tick-retention, pruneLimit)
 	if err != nil {
-		b.l.cfg.Logger.Warn("request records could not be listed", "err", err)
+		l.cfg.Logger.Warn("request records could not be listed", "err", err)
 		return
 	}
-	byResource := map[lastword.Resource][]store.RequestKey{}
-	for _, e := range ended {
-		if p := b.pages[e.Resource]; p == nil && e.Request.Prunable(h.Tick, retention) {
-			byResource[e.Resource] = append(byResource[e.Resource], store.RequestKey{Owner: e.Request.Owner, ID: e.Request.ID})
+	if len(ended) == 0 {
+		return
+	}
+	// They are read again, together with their records: what is forgotten is what
+	// was seen at the revision that the step is conditional on.
+	queries := make([]store.Query, len(ended))
+	for i, e := range ended {
+		queries[i] = store.Query{Resource: e.Resource, Owner: e.Request.Owner, RequestID: e.Request.ID}
+	}
+	view, err := l.store.Read(l.ctx, queries...)
+	if err != nil || view.Header.Epoch != h.Epoch || view.Header.Identity != h.Identity {
+		return
+	}
+	steps, open := forgetting(view, retention)
+	if len(steps) == 0 && len(ended) == pruneLimit {
+		steps = open // in the way of others
+	}
+	l.forget(steps)
+}
+
+// retention is for how many ticks a request record is kept, at least 10 times the
+// TTL of its tenure: of the longest TTL there was.
+func (l *loop) retention() core.Tick {
+	return core.Ticks(max(core.Span(l.cfg.Retention), 10*l.longest), l.header.TickSpan)
+}
+
+// forgetting makes the steps; those of records with an open tenure are apart. A write
+// makes every other process watch the record anew, so that only the counter tells
+// them of its expiry, a tick or two later.
+func forgetting(view store.View, retention core.Tick) (steps, open []store.Step) {
+	byResource := map[lastword.Resource]*store.Step{}
+	var order []lastword.Resource
+	for _, e := range view.Entries {
+		if e.Request == nil || !e.Request.Prunable(view.Header.Tick, retention) {
+			continue
+		}
+		s := byResource[e.Record.Resource]
+		if s == nil {
+			rec := e.Record
+			rec.Revision++
+			s = &store.Step{Epoch: view.Header.Epoch, Record: &rec}
+			byResource[rec.Resource] = s
+			order = append(order, rec.Resource)
+		}
+		s.Forget = append(s.Forget, store.RequestKey{Owner: e.Request.Owner, ID: e.Request.ID})
+	}
+	slices.Sort(order)
+	for _, r := range order {
+		s := byResource[r]
+		if state := s.Record.Lease.State; state == lastword.StateHeld || state == lastword.StatePending {
+			open = append(open, *s)
+		} else {
+			steps = append(steps, *s)
 		}
 	}
-	b.forget(byResource)
+	return steps, open
 }
 
-// forget adds the steps. They are conditional like any other; a record that
-// somebody writes meanwhile keeps its request records until a later round.
-func (b *batch) forget(byResource map[lastword.Resource][]store.RequestKey) {
-	var queries []store.Query
-	for r := range byResource {
-		queries = append(queries, store.Query{Resource: r})
-	}
-	slices.SortFunc(queries, func(x, y store.Query) int { return compare(x.Resource, y.Resource) })
-	view, err := b.l.store.Read(b.l.ctx, queries...)
-	if err != nil || view.Header.Epoch != b.header.Epoch {
+// forget commits the steps. They are conditional like any other; a record that
+// somebody writes meanwhile keeps its request records until later.
+func (l *loop) forget(steps []store.Step) {
+	if len(steps) == 0 {
 		return
 	}
-	for _, e := range view.Entries {
-		rec := e.Record
-		rec.Revision++
-		b.steps = append(b.steps, store.Step{Epoch: b.header.Epoch, Record: &rec, Forget: byResource[rec.Resource]})
+	applied, err := l.store.Commit(l.ctx, steps...)
+	if err != nil {
+		l.cfg.Logger.Warn("request records could not be forgotten", "err", err)
+		return
 	}
-}
-
-func compare(a, b lastword.Resource) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
+	for i, s := range steps {
+		if applied[i] {
+			l.watches.rewritten(s.Record.Resource, s.Record.Revision-1)
+		}
 	}
-	return 0
 }

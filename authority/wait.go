@@ -1,6 +1,7 @@
 package authority
 
 import (
+	"container/heap"
 	"container/list"
 	"time"
 
@@ -12,17 +13,21 @@ import (
 // waits for. Only the loop touches them.
 type waiters struct {
 	queues map[lastword.Resource]*queue
-	places map[*call]*place
+	agenda agenda // the same queues, by when they are to be looked at
+	vacant []vacancy
 }
 
 // queue is first-come (R3). One place serves all calls of one request id: a caller
-// that comes back keeps its place.
+// that comes back, within placeGrace, keeps its place.
 type queue struct {
 	resource lastword.Resource
 	order    list.List // of *place
 	byID     map[store.RequestKey]*place
+	vacant   int // places without a call
+	cursor   *list.Element
 	due      time.Duration // when the tenure in the way may be over; 0 if not known
-	seen     time.Duration // when its record was looked at last
+	at       time.Duration // when its record is to be looked at
+	index    int           // in the agenda
 }
 
 type place struct {
@@ -30,89 +35,227 @@ type place struct {
 	element *list.Element
 	key     store.RequestKey
 	calls   []*call
+	left    int // how often its last call has left it
 }
+
+// vacancy is a place whose last call has left it.
+type vacancy struct {
+	place *place
+	left  int
+	until time.Duration
+}
+
+const (
+	// placeGrace is how long a place is kept for a caller that may come back.
+	placeGrace = 2 * time.Second
+	// rotation is how many places of a queue, beside the first, are looked at in a
+	// round: another process may have granted or cancelled their requests.
+	rotation = 8
+)
 
 func newWaiters() *waiters {
-	return &waiters{queues: map[lastword.Resource]*queue{}, places: map[*call]*place{}}
+	return &waiters{queues: map[lastword.Resource]*queue{}}
 }
 
+// of is how many wait for r.
 func (w *waiters) of(r lastword.Resource) int {
 	if q := w.queues[r]; q != nil {
-		return q.order.Len()
+		return q.order.Len() - q.vacant
 	}
 	return 0
 }
 
-// add queues c, at the place of its request id if that waits already.
-func (w *waiters) add(c *call) {
+// add queues c, at the place of its request id if that has one already. It is false
+// if there are bound places taken.
+func (w *waiters) add(c *call, at time.Duration, bound int) bool {
 	q := w.queues[c.query.Resource]
 	if q == nil {
-		q = &queue{resource: c.query.Resource, byID: map[store.RequestKey]*place{}}
+		q = &queue{resource: c.query.Resource, byID: map[store.RequestKey]*place{}, at: at}
 		w.queues[q.resource] = q
+		heap.Push(&w.agenda, q)
 	}
 	key := store.RequestKey{Owner: c.query.Owner, ID: c.query.RequestID}
 	p := q.byID[key]
-	if p == nil {
+	switch {
+	case p == nil && q.order.Len() >= bound && !w.evict(q):
+		return false
+	case p == nil:
 		p = &place{queue: q, key: key}
 		p.element = q.order.PushBack(p)
 		q.byID[key] = p
+	case len(p.calls) == 0:
+		q.vacant--
 	}
 	p.calls = append(p.calls, c)
-	w.places[c] = p
+	c.place = p
+	return true
 }
 
-// waits reports whether this request id has a place already.
-func (w *waiters) waits(q store.Query) bool {
-	queue := w.queues[q.Resource]
-	return queue != nil && queue.byID[store.RequestKey{Owner: q.Owner, ID: q.RequestID}] != nil
+// evict gives up the places that are kept for callers that may come back.
+func (w *waiters) evict(q *queue) bool {
+	if q.vacant == 0 {
+		return false
+	}
+	for e := q.order.Front(); e != nil; {
+		p := e.Value.(*place)
+		e = e.Next()
+		if len(p.calls) == 0 {
+			w.drop(p)
+		}
+	}
+	return true
 }
 
-// leave takes one call from its place; the place goes with its last call.
-func (w *waiters) leave(c *call) {
-	p := w.places[c]
+// leave takes one call from its place. The place of the last one is kept for a while.
+func (w *waiters) leave(c *call, now time.Duration) {
+	p := c.place
 	if p == nil {
 		return
 	}
-	delete(w.places, c)
+	c.place = nil
 	for i, other := range p.calls {
 		if other == c {
 			p.calls = append(p.calls[:i], p.calls[i+1:]...)
 			break
 		}
 	}
-	if len(p.calls) == 0 {
-		w.drop(p)
+	if len(p.calls) > 0 || p.queue.byID[p.key] != p {
+		return
+	}
+	p.queue.vacant++
+	p.left++
+	w.vacant = append(w.vacant, vacancy{place: p, left: p.left, until: now + placeGrace})
+}
+
+// finish takes a call that has its answer from its place, which goes with the last
+// one.
+func (w *waiters) finish(c *call) {
+	if p := c.place; p != nil {
+		w.leave(c, 0)
+		if len(p.calls) == 0 {
+			w.drop(p)
+		}
 	}
 }
 
-// drop removes a place and gives back its calls.
-func (w *waiters) drop(p *place) []*call {
+// expire drops the places whose callers did not come back.
+func (w *waiters) expire(now time.Duration) {
+	n := 0
+	for n < len(w.vacant) && w.vacant[n].until <= now {
+		if v := w.vacant[n]; len(v.place.calls) == 0 && v.place.left == v.left {
+			w.drop(v.place)
+		}
+		n++
+	}
+	if w.vacant = w.vacant[n:]; len(w.vacant) == 0 {
+		w.vacant = nil
+	}
+}
+
+// drop removes a place.
+func (w *waiters) drop(p *place) {
 	q := p.queue
 	if q.byID[p.key] != p {
-		return nil
+		return
+	}
+	if len(p.calls) == 0 {
+		q.vacant--
+	}
+	for _, c := range p.calls {
+		c.place = nil
+	}
+	if q.cursor == p.element {
+		q.cursor = p.element.Next()
 	}
 	q.order.Remove(p.element)
 	delete(q.byID, p.key)
 	if q.order.Len() == 0 {
 		delete(w.queues, q.resource)
+		heap.Remove(&w.agenda, q.index)
 	}
-	for _, c := range p.calls {
-		delete(w.places, c)
-	}
-	return p.calls
 }
 
-// head is the first place whose callers have not all given up; those of the ones
-// that have are dropped on the way.
-func (w *waiters) head(r lastword.Resource) *place {
-	for q := w.queues[r]; q != nil && q.order.Len() > 0; {
-		p := q.order.Front().Value.(*place)
+// next is the first place after e (nil: of the queue) with a call that its caller
+// has not taken back.
+func (q *queue) next(e *list.Element) *place {
+	if q == nil {
+		return nil
+	}
+	if e == nil {
+		e = q.order.Front()
+	} else {
+		e = e.Next()
+	}
+	for ; e != nil; e = e.Next() {
+		p := e.Value.(*place)
 		for _, c := range p.calls {
 			if !c.taken.Load() {
 				return p
 			}
 		}
-		w.drop(p)
 	}
 	return nil
+}
+
+// rotate is the next few places to look at beside the first one.
+func (q *queue) rotate() []*place {
+	var found []*place
+	for range min(rotation, q.order.Len()) {
+		if q.cursor == nil {
+			q.cursor = q.order.Front()
+		}
+		if p := q.cursor.Value.(*place); len(p.calls) > 0 {
+			found = append(found, p)
+		}
+		q.cursor = q.cursor.Next()
+	}
+	return found
+}
+
+func (p *place) query() store.Query {
+	return store.Query{Resource: p.queue.resource, Owner: p.key.Owner, RequestID: p.key.ID}
+}
+
+// take takes the calls of the place that their callers have not taken back.
+func (p *place) take() []*call {
+	var taken []*call
+	for _, c := range p.calls {
+		if c.taken.CompareAndSwap(false, true) {
+			taken = append(taken, c)
+		}
+	}
+	return taken
+}
+
+// look sets when q is to be looked at.
+func (w *waiters) look(q *queue, at time.Duration) {
+	q.at = at
+	heap.Fix(&w.agenda, q.index)
+}
+
+// agenda is a heap of queues by the time of their next look.
+type agenda []*queue
+
+func (a agenda) Len() int           { return len(a) }
+func (a agenda) Less(i, j int) bool { return a[i].at < a[j].at }
+
+func (a agenda) Swap(i, j int) {
+	a[i], a[j] = a[j], a[i]
+	a[i].index, a[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (a *agenda) Push(x any) {
+	q := x.(*queue)
+	q.index = len(*a)
+	*a = append(*a, q)
+}
+
+// Pop implements heap.Interface.
+func (a *agenda) Pop() any {
+	last := len(*a) - 1
+	q := (*a)[last]
+	(*a)[last] = nil
+	*a = (*a)[:last]
+	return q
 }
