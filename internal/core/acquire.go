@@ -48,18 +48,18 @@ func Acquire(rec Record, req *Request, h Header, c Clock, in AcquireInput) (Chan
 	if settled.Lease.open() {
 		return change, Answer{Code: lastword.CodeHeld, Lease: settled.Lease}
 	}
-	if c.Tick < h.HoldUntil {
-		return change, Answer{Code: lastword.CodeHeld, Lease: settled.Lease, Blocked: true}
-	}
-	if delayed(rec, settled, c, in) {
-		return change, Answer{Code: lastword.CodeHeld, Lease: settled.Lease, Blocked: true}
-	}
 	if rec.Epoch > h.Epoch {
 		return change, Answer{Code: lastword.CodeFenceRegression}
 	}
 	fence, ok := settled.nextFence(h)
 	if !ok {
 		return change, Answer{Code: lastword.CodeExhausted}
+	}
+	if c.Tick < h.HoldUntil {
+		return change, Answer{Code: lastword.CodeHeld, Lease: settled.Lease, Blocked: true}
+	}
+	if delayed(rec, settled, c, in) {
+		return change, Answer{Code: lastword.CodeHeld, Lease: settled.Lease, Blocked: true}
 	}
 	return grant(rec, settled, change, h, c, in, fence)
 }
@@ -76,8 +76,7 @@ func grant(rec, settled Record, marked Change, h Header, c Clock, in AcquireInpu
 		GrantedRevision: next.Revision, IssuedAt: in.IssuedAt, KeyID: in.KeyID,
 		State: lastword.StateHeld,
 	}
-	requests := append(marked.Requests[:len(marked.Requests):len(marked.Requests)], next.Lease.request())
-	return Change{Write: true, Record: next, Requests: requests},
+	return Change{Write: true, Record: next, Requests: append(marked.Requests, next.Lease.request())},
 		Answer{Lease: next.Lease, Previous: next.Previous}
 }
 

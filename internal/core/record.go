@@ -169,7 +169,8 @@ func (rec Record) end(state lastword.State, at Tick) Change {
 	next := rec.next()
 	next.Lease.State = state
 	next.Lease.EndedTick = at
-	return Change{Write: true, Record: next, Requests: []Request{next.Lease.request()}}
+	requests := append(make([]Request, 0, 2), next.Lease.request()) // room for what a grant or a cancel adds
+	return Change{Write: true, Record: next, Requests: requests}
 }
 
 // settle marks a lapsed lease as expired. A process that judges by its own
