@@ -87,6 +87,7 @@ type markFile struct {
 	Current  uint32 `json:"current_epoch"`
 	Pending  uint32 `json:"pending_epoch"`
 	Starting bool   `json:"starting"`
+	First    bool   `json:"first"`
 	Longest  int64  `json:"longest_ttl_ns"`
 }
 
@@ -106,7 +107,7 @@ func (w *FileWitness) Load(context.Context) (*Mark, error) {
 	if f.Version != 1 || f.Current > lastword.MaxEpoch || f.Pending > lastword.MaxEpoch || f.Longest < 0 {
 		return nil, w.failed(fmt.Errorf("version %d with epochs %d and %d is no mark of version 1", f.Version, f.Current, f.Pending))
 	}
-	return &Mark{Current: f.Current, Pending: f.Pending, Starting: f.Starting, Longest: core.Span(f.Longest), Store: f.Store}, nil
+	return &Mark{Current: f.Current, Pending: f.Pending, Starting: f.Starting, First: f.First, Longest: core.Span(f.Longest), Store: f.Store}, nil
 }
 
 // Swap implements [Witness]. Processes exclude each other by a lock on a file
@@ -135,7 +136,7 @@ func (w *FileWitness) Swap(ctx context.Context, old *Mark, next Mark) (bool, err
 // write is durable before it returns: the file, then the directory that names it.
 func (w *FileWitness) write(m Mark) error {
 	b, err := json.MarshalIndent(markFile{
-		Version: 1, Store: m.Store, Current: m.Current, Pending: m.Pending, Starting: m.Starting, Longest: int64(m.Longest),
+		Version: 1, Store: m.Store, Current: m.Current, Pending: m.Pending, Starting: m.Starting, First: m.First, Longest: int64(m.Longest),
 	}, "", "  ")
 	if err != nil {
 		return err
