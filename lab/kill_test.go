@@ -211,7 +211,7 @@ func newCrew(t testing.TB, addr string, seed uint64, seen *book) *crew {
 	a := recorder{dial(t, addr), seen.note}
 	c.readers.Go(func() {
 		for n := 0; ctx.Err() == nil; n++ {
-			ttl := 2*time.Second + time.Duration(n)*time.Millisecond
+			ttl := steadyTTL + time.Second + time.Duration(n)*time.Millisecond
 			_, _ = a.Acquire(ctx, wanted(fmt.Sprint("longer/", n), "longer", "1", ttl, 0))
 			time.Sleep(10 * time.Millisecond)
 		}

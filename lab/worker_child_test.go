@@ -31,7 +31,7 @@ type workerConfig struct {
 var sharedResources = []string{"shared/a", "shared/b", "shared/c", "shared/d", "shared/e"}
 
 // steadyTTL outlives many restarts.
-const steadyTTL = 4 * time.Second
+const steadyTTL = 3 * time.Second
 
 // lines writes one line at a time for many goroutines.
 type lines struct {
