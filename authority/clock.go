@@ -15,19 +15,27 @@ type pace struct {
 	last time.Duration
 	seen core.Span
 	sure core.Span // seen, without a gap that the latest look has just ended
+	back bool      // time has gone back and not caught up yet
 }
 
 // look adds what has gone by. A gap of more than a tick counts for decisions only
 // from the next look on: what holders said during it is handled first. Time that
-// goes back counts again only once it has caught up.
+// goes back counts again only from where it has caught up.
 func (p *pace) look(now time.Duration) {
 	p.sure = p.seen
+	if now < p.last {
+		p.back = true
+		return
+	}
 	gap := core.Span(now - p.last)
+	if p.back {
+		p.back, gap = false, 0
+	}
 	p.seen += core.Pace(gap, p.span)
 	if gap <= p.span {
 		p.sure = p.seen
 	}
-	p.last = max(p.last, now)
+	p.last = now
 }
 
 // watch is what this process has seen of one record with an open tenure.

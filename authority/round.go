@@ -123,10 +123,10 @@ func (b *batch) reset() {
 // process may have ended it since the last look, a tick ago.
 func (b *batch) callOn() {
 	w := b.l.waiters
-	tick := time.Duration(b.l.header.TickSpan)
+	interval := w.interval(time.Duration(b.l.header.TickSpan))
 	for n := 0; n < b.l.cfg.MaxBatch && len(w.agenda) > 0 && w.agenda[0].at <= b.began; n++ {
 		q := w.agenda[0]
-		w.look(q, b.began+tick)
+		w.look(q, b.began+interval)
 		if p := q.next(nil); p != nil {
 			b.queries = append(b.queries, p.query())
 		}

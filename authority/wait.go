@@ -51,6 +51,9 @@ const (
 	// rotation is how many places of a queue, beside the first, are looked at in a
 	// round: another process may have granted or cancelled their requests.
 	rotation = 8
+	// looksPerTick is how many queues are looked at in a tick without a reason:
+	// with more of them, each is looked at less often.
+	looksPerTick = 1024
 )
 
 func newWaiters() *waiters {
@@ -199,6 +202,9 @@ func (q *queue) next(e *list.Element) *place {
 
 // rotate is the next few places to look at beside the first one.
 func (q *queue) rotate() []*place {
+	if q.order.Len() == 1 {
+		return nil
+	}
 	var found []*place
 	for range min(rotation, q.order.Len()) {
 		if q.cursor == nil {
@@ -214,6 +220,11 @@ func (q *queue) rotate() []*place {
 
 func (p *place) query() store.Query {
 	return store.Query{Resource: p.queue.resource, Owner: p.key.Owner, RequestID: p.key.ID}
+}
+
+// interval is how often a queue is looked at for what other processes do.
+func (w *waiters) interval(tick time.Duration) time.Duration {
+	return tick * time.Duration(1+len(w.agenda)/looksPerTick)
 }
 
 // take takes the calls of the place that their callers have not taken back.

@@ -1,0 +1,233 @@
+package authority_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/authority"
+	"github.com/lastword/lastword/store"
+)
+
+func TestR3NobodyPassesThoseWhoWait(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		// Who waits first has been cancelled elsewhere: in the round that finds out,
+		// the resource is free and the request of the next one was not read.
+		s := &hooked{Store: w.memory.Open()}
+		a := w.openOn(s, authority.Config{})
+		p2 := w.open(authority.Config{})
+		holder := mustAcquire(t, a, request("holder", "1", time.Minute))
+		first := background(t.Context(), a, waiting("first", "1", time.Minute))
+		second := background(t.Context(), a, waiting("second", "1", time.Minute))
+		thaw := make(chan struct{})
+		s.hook(func(h *hooked) { h.read = func([]store.Query) error { <-thaw; return nil } })
+		time.Sleep(200 * time.Millisecond)
+		if err := p2.Cancel(t.Context(), "jobs/nightly", "first", "1"); err != nil {
+			t.Fatal(err)
+		}
+		if err := p2.Release(t.Context(), holder.TenureRef); err != nil {
+			t.Fatal(err)
+		}
+		barging := background(t.Context(), a, waiting("barging", "1", time.Minute))
+		s.hook(func(h *hooked) { h.read = nil })
+		close(thaw)
+		wantCode(t, (<-first).err, lastword.ErrCanceled)
+		got := <-second
+		if got.err != nil || got.tenure.Fence.Counter() != 1 && got.tenure.Fence.Counter() != 2 {
+			t.Fatalf("second in the queue: %+v", got)
+		}
+		synctest.Wait()
+		select {
+		case b := <-barging:
+			t.Fatalf("who came last was served: %+v", b)
+		default:
+		}
+	})
+}
+
+func TestR3NobodyPassesInOneRoundWithACancel(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		s := &hooked{Store: w.memory.Open()}
+		a := w.openOn(s, authority.Config{})
+		holder := mustAcquire(t, a, request("holder", "1", time.Minute))
+		first := background(t.Context(), a, waiting("first", "1", time.Minute))
+		second := background(t.Context(), a, waiting("second", "1", time.Minute))
+		thaw := make(chan struct{})
+		s.hook(func(h *hooked) { h.read = func([]store.Query) error { <-thaw; return nil } })
+		time.Sleep(100 * time.Millisecond)
+		errs := make(chan error, 2)
+		go func() { errs <- a.Cancel(context.WithoutCancel(t.Context()), "jobs/nightly", "first", "1") }()
+		go func() { errs <- a.Release(context.WithoutCancel(t.Context()), holder.TenureRef) }()
+		synctest.Wait()
+		barging := background(t.Context(), a, request("barging", "1", time.Minute))
+		s.hook(func(h *hooked) { h.read = nil })
+		close(thaw)
+		for range 2 {
+			if err := <-errs; err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantCode(t, (<-first).err, lastword.ErrCanceled)
+		wantCode(t, (<-barging).err, lastword.ErrHeld)
+		if got := <-second; got.err != nil {
+			t.Fatal(got.err)
+		}
+	})
+}
+
+func TestR3AWaiterThatComesBackKeepsItsPlace(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.open(authority.Config{})
+		holder := mustAcquire(t, a, request("holder", "1", time.Minute))
+		ctx, leave := context.WithCancel(t.Context())
+		first := background(ctx, a, waiting("first", "1", time.Minute))
+		second := background(t.Context(), a, waiting("second", "1", time.Minute))
+		leave()
+		wantCode(t, (<-first).err, lastword.ErrUnavailable)
+		synctest.Wait()
+		if st := status(t, a); st.Waiters != 1 {
+			t.Fatalf("%d waiters while one has left, want 1", st.Waiters)
+		}
+		time.Sleep(time.Second)
+		back := background(t.Context(), a, waiting("first", "1", time.Minute))
+		if err := a.Release(t.Context(), holder.TenureRef); err != nil {
+			t.Fatal(err)
+		}
+		got := <-back
+		if got.err != nil || got.tenure.Fence != 2 {
+			t.Fatalf("who came back: %+v", got)
+		}
+		if err := a.Release(t.Context(), got.tenure.TenureRef); err != nil {
+			t.Fatal(err)
+		}
+		if next := <-second; next.err != nil || next.tenure.Fence != 3 {
+			t.Fatalf("got %+v", next)
+		}
+	})
+}
+
+func TestR3APlaceIsNotKeptForEver(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.open(authority.Config{MaxWaiters: 2})
+		holder := mustAcquire(t, a, request("holder", "1", time.Minute))
+		ctx, leave := context.WithCancel(t.Context())
+		background(ctx, a, waiting("first", "1", time.Minute))
+		second := background(t.Context(), a, waiting("second", "1", time.Minute))
+		leave()
+		synctest.Wait()
+		// A place that is kept does not keep anybody out.
+		third := background(t.Context(), a, waiting("third", "1", time.Minute))
+		_, err := a.Acquire(t.Context(), waiting("fourth", "1", time.Minute))
+		wantCode(t, err, lastword.ErrQuota)
+		time.Sleep(3 * time.Second)
+		if err := a.Release(t.Context(), holder.TenureRef); err != nil {
+			t.Fatal(err)
+		}
+		got := <-second
+		if got.err != nil || got.tenure.Fence != 2 {
+			t.Fatalf("got %+v", got)
+		}
+		_ = a.Release(t.Context(), got.tenure.TenureRef)
+		if got := <-third; got.err != nil {
+			t.Fatal(got.err)
+		}
+	})
+}
+
+func TestR2CallsOfOneRequestGetOneGrantAndNeverAnothersTerms(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.open(authority.Config{})
+		holder := mustAcquire(t, a, request("holder", "1", time.Minute))
+		one := background(t.Context(), a, waiting("w", "1", time.Minute))
+		same := background(t.Context(), a, waiting("w", "1", time.Minute))
+		other := background(t.Context(), a, waiting("w", "1", time.Hour))
+		if st := status(t, a); st.Waiters != 1 {
+			t.Fatalf("%d waiters, want one request", st.Waiters)
+		}
+		if err := a.Release(t.Context(), holder.TenureRef); err != nil {
+			t.Fatal(err)
+		}
+		x, y := <-one, <-same
+		if x.err != nil || y.err != nil || x.tenure.Grant != y.tenure.Grant {
+			t.Fatalf("got %+v and %+v", x, y)
+		}
+		wantCode(t, (<-other).err, lastword.ErrRequestConflict)
+	})
+}
+
+func TestR1AHeldAnswerDoesNotTellWhatIsNotDurable(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		s := &hooked{Store: w.memory.Open()}
+		a := w.openOn(s, authority.Config{})
+		holder := mustAcquire(t, a, request("holder", "1", time.Minute))
+		first := background(t.Context(), a, waiting("first", "1", time.Minute))
+		r := waiting("second", "1", time.Minute)
+		r.Wait = 2 * time.Second
+		second := background(t.Context(), a, r)
+		// The commit that hands over to the first one hangs, and is lost.
+		s.hook(func(h *hooked) {
+			h.sent = func(_ context.Context, steps []store.Step) error {
+				if writes(steps, func(r store.Record) bool { return r.Lease.Owner == "first" }) {
+					s.hook(func(h *hooked) { h.sent = nil })
+					time.Sleep(4 * time.Second)
+					return lostReply()
+				}
+				return nil
+			}
+		})
+		released := make(chan error, 1)
+		go func() { released <- a.Release(context.WithoutCancel(t.Context()), holder.TenureRef) }()
+		got := <-second
+		var e *lastword.Error
+		if wantCode(t, got.err, lastword.ErrHeld); !errors.As(got.err, &e) || e.Holder != "holder" {
+			t.Fatalf("got %v, want the holder that was durable", got.err)
+		}
+		wantCode(t, <-released, lastword.ErrUnknownOutcome)
+		wantCode(t, (<-first).err, lastword.ErrUnknownOutcome)
+		if st := status(t, a); st.Holder != holder.TenureRef || st.NextFence != 2 {
+			t.Fatalf("status %+v", st)
+		}
+	})
+}
+
+func TestT23WaitersDoNotKeepTheirOwnerFromRenewing(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.open(authority.Config{MaxPerOwner: 3})
+		held := mustAcquire(t, a, request("o", "1", time.Minute))
+		for i := range 3 {
+			background(t.Context(), a, waiting("o", fmt.Sprint("w", i), time.Minute))
+		}
+		_, err := a.Acquire(t.Context(), request("o", "2", time.Minute))
+		wantCode(t, err, lastword.ErrQuota)
+		if _, err := a.Renew(t.Context(), held.TenureRef); err != nil {
+			t.Fatal(err)
+		}
+		_ = a.Close()
+		synctest.Wait()
+	})
+}
+
+func TestAGrantThatCannotBeSignedIsNotMade(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.open(authority.Config{})
+		long := func(n int) string { return strings.Repeat("\"", n) }
+		r := lastword.AcquireRequest{
+			Resource: lastword.Resource(strings.Repeat("\"", 512)), Owner: long(lastword.MaxIDBytes), RequestID: long(lastword.MaxIDBytes),
+			TTL: time.Second, Class: lastword.Class(long(lastword.MaxIDBytes)),
+		}
+		_, err := a.Acquire(t.Context(), r)
+		if err == nil {
+			t.Skip("every combination of allowed ids fits into a grant")
+		}
+		wantCode(t, err, lastword.ErrInvalid)
+		st, err := a.Status(t.Context(), lastword.StatusQuery{Resource: r.Resource})
+		if err != nil || st.NextFence != 1 {
+			t.Fatalf("a fence was issued: %+v, %v", st, err)
+		}
+	})
+}
