@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -368,3 +369,50 @@ func (b *book) all() []fact {
 	defer b.mu.Unlock()
 	return b.facts
 }
+
+// drag measures how long the machine kept everybody waiting, for a turn or for the
+// disk. It is what a timer may be late beyond the stated tolerance.
+type drag struct{ total atomic.Int64 }
+
+func measureDrag(t testing.TB) *drag {
+	t.Helper()
+	const pause, usual = 20 * time.Millisecond, 15 * time.Millisecond
+	f, err := os.Create(filepath.Join(t.TempDir(), "drag"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, stop, stopped := &drag{}, make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			began := clock()
+			select {
+			case <-stop:
+				return
+			case <-time.After(pause):
+			}
+			if _, err := f.WriteAt([]byte{0}, 0); err != nil {
+				panic(err)
+			}
+			if err := f.Sync(); err != nil {
+				panic(err)
+			}
+			if over := clock() - began - pause - usual; over > 0 {
+				d.total.Add(int64(over))
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		<-stopped
+		_ = f.Close()
+	})
+	return d
+}
+
+// within is a tolerance, and what the machine added since the mark.
+func (d *drag) within(tolerance, mark time.Duration) time.Duration {
+	return tolerance + d.mark() - mark
+}
+
+func (d *drag) mark() time.Duration { return time.Duration(d.total.Load()) }
