@@ -21,8 +21,8 @@ const (
 // State is the state of a resource at the authority, or how a tenure ended.
 type State string
 
-// The states. Of a request that was cancelled before it was granted, the state is
-// [StateCanceled]; a resource is never shown so.
+// The states. A tenure that its owner's cancel ended, and a request that was cancelled
+// before it was granted, are [StateCanceled]; a resource is never shown so.
 const (
 	StateFree     State = "FREE"
 	StatePending  State = "PENDING"
@@ -73,7 +73,7 @@ type TenureRef struct {
 
 // Ending tells how a tenure ended. The zero value means that there was none.
 type Ending struct {
-	State     State // RELEASED, EXPIRED or REVOKED; "" for none
+	State     State // RELEASED, EXPIRED, REVOKED or CANCELED; "" for none
 	Fence     Token
 	LeaseID   string
 	Owner     string

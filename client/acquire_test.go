@@ -278,10 +278,14 @@ func TestAContextOfALostLeaseDoesNotSpeakForANewAttempt(t *testing.T) { // R27
 			}
 			return fault{}
 		})
-		time.AfterFunc(time.Second, func() { _ = first.Close() })
+		closed := make(chan error, 1)
+		time.AfterFunc(time.Second, func() { closed <- first.Close() })
 		_, err := c.Acquire(first.Context(), "doc/2", client.AcquireOptions{})
 		wantIs(t, err, lastword.ErrCanceled)
 		wantNot(t, err, lastword.ErrNotHolder)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
 		if f := w.held("doc/2"); f != 0 {
 			t.Errorf("fence %s is left", f)
 		}

@@ -89,8 +89,12 @@ func TestReleaseWhileARenewalIsUnderWay(t *testing.T) { // R6, KF-15
 		w.suffer(only("renew", 1, fault{delay: 2 * time.Second}))
 		time.Sleep(11 * time.Second)
 		wantState(t, l, lastword.HolderRenewing)
+		start := time.Now()
 		if err := l.Release(t.Context()); err != nil {
 			t.Fatal(err)
+		}
+		if got := time.Since(start); got != 0 {
+			t.Errorf("waited %s for the renewal's answer", got)
 		}
 		time.Sleep(5 * time.Second) // the renewal arrives
 		wantState(t, l, lastword.HolderReleased)

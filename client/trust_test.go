@@ -54,16 +54,40 @@ func TestAStoppedProcessSeesTheEndBeforeAnyTimerRuns(t *testing.T) { // R25, KF-
 	})
 }
 
-func TestAnotherClockIsComparedOftenerThanTheDeadline(t *testing.T) { // R25
+func TestTheClockIsComparedOftenerThanTheTimersSay(t *testing.T) { // R25
+	for name, before := range map[string]time.Duration{
+		"between renewals":                0,
+		"while a renewal does not return": 17 * time.Second,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.suffer(only("renew", 9, fault{delay: time.Hour, deaf: true}))
+				var slept atomic.Int64
+				start := time.Now()
+				c := w.client(client.Config{Elapsed: func() time.Duration { return time.Since(start) + time.Duration(slept.Load()) }})
+				l := w.lease(c, client.AcquireOptions{})
+				time.Sleep(before)
+				synctest.Wait() // the timers are set
+				slept.Store(int64(ttl))
+				if late := wantEnd(t, l, client.ErrExpired).Sub(start) - before; late > ttl/6 {
+					t.Errorf("nobody looked at the clock for %s after the suspend", late)
+				}
+			})
+		})
+	}
+}
+
+func TestALeaseOutlivesASuspendThatIsShorterThanItsTrust(t *testing.T) { // R25
 	inBubble(t, func(t *testing.T, w *world) {
 		var slept atomic.Int64
 		start := time.Now()
 		c := w.client(client.Config{Elapsed: func() time.Duration { return time.Since(start) + time.Duration(slept.Load()) }})
 		l := w.lease(c, client.AcquireOptions{})
-		slept.Store(int64(ttl))
-		if late := wantEnd(t, l, client.ErrExpired).Sub(start); late > ttl/6 {
-			t.Errorf("nobody looked at the clock for %s after the suspend", late)
-		}
+		synctest.Wait() // the timers are set
+		slept.Store(int64(20 * time.Second))
+		time.Sleep(ttl - time.Second)
+		synctest.Wait()
+		wantState(t, l, lastword.HolderHeld)
 	})
 }
 

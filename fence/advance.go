@@ -2,6 +2,7 @@ package fence
 
 import (
 	"context"
+	"errors"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/internal/core"
@@ -21,7 +22,7 @@ func Advance[T Tx](ctx context.Context, g *Gate, p Place[T], c Call) (Record, er
 	}
 	w.want.Class = lastword.ClassAdvance
 	// A pending holder may register; one that has ended may not.
-	if err := w.admitted(); lastword.CodeNotHolder == codeOf(err) {
+	if err := w.admitted(); errors.Is(err, lastword.ErrNotHolder) {
 		return Record{}, err
 	}
 	if err := w.prepare(ctx); err != nil {
@@ -45,10 +46,3 @@ func Advance[T Tx](ctx context.Context, g *Gate, p Place[T], c Call) (Record, er
 }
 
 func register(rec Record, _ Known, a core.Attempt) core.Decision { return core.Advance(rec, a) }
-
-func codeOf(err error) lastword.Code {
-	if e, ok := err.(*lastword.Error); ok {
-		return e.Code
-	}
-	return ""
-}

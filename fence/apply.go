@@ -110,8 +110,7 @@ func (w *passage) settleBy(err error) {
 	if !errors.As(err, &e) {
 		return
 	}
-	switch v := lastword.Verdict(e.Code); v {
-	case lastword.Unverified, lastword.StatusUnavailable:
+	if v := lastword.Verdict(e.Code); v == lastword.Unverified || v == lastword.StatusUnavailable {
 		w.number.settle(0, 0, v)
 	}
 }
@@ -250,7 +249,7 @@ func (w *passage) receipt(d core.Decision, result []byte) lastword.Receipt {
 		Domain: w.key.Domain, Resource: w.key.Resource,
 		Operation: a.Operation, Payload: a.Payload,
 		Fence: a.Fence, Seq: d.Seq, LeaseID: a.LeaseID, GrantDigest: a.GrantDigest,
-		Owner: w.claimed.Owner, Caller: w.g.cfg.Caller, Root: a.Root,
+		Owner: w.claims.Owner, Caller: w.g.cfg.Caller, Root: a.Root,
 		Result: bytes.Clone(result), AppliedAt: w.g.stamp(), Verdict: lastword.Applied,
 	}
 }
@@ -268,9 +267,9 @@ func (w *passage) committing(on bool) {
 // the outcome open; an effect that failed never was committed.
 func (w *passage) transacted(out outcome, ran, err error) (outcome, error) {
 	var failed *effectError
+	left := errors.Is(ran, errLeave)
 	switch {
-	case err == nil && (ran == nil || ran == errLeave),
-		ran == errLeave && errors.Is(err, errLeave):
+	case err == nil && (ran == nil || left), left && errors.Is(err, errLeave):
 		return out, nil
 	case err == nil: // a place that breaks its contract: who knows what it did
 		w.number.unknown()

@@ -63,6 +63,7 @@ func (w *passage) stateIn(st lastword.Status) lastword.State {
 	switch st.Asked {
 	case lastword.StateExpired, lastword.StateReleased, lastword.StateRevoked, lastword.StateCanceled:
 		return st.Asked
+	case lastword.StateFree, lastword.StatePending, lastword.StateHeld: // of another grant
 	}
 	return lastword.StateFree
 }

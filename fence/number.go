@@ -55,7 +55,7 @@ func (w *passage) borrow(ctx context.Context, place string) error {
 }
 
 func (n *number) id() provisionalID {
-	return provisionalID{record: n.record, lease: n.w.claimed.LeaseID}
+	return provisionalID{record: n.record, grant: n.w.grant}
 }
 
 // take is the number for the operation from the state before.
@@ -144,7 +144,7 @@ func (n *number) giveBack() {
 // again.
 const maxProvisional = 4096
 
-type provisionalID struct{ record, lease string }
+type provisionalID struct{ record, grant string }
 
 // provisionals remembers, per record and tenure, the numbering from before the
 // first write whose commit was the caller's.

@@ -23,7 +23,7 @@ type passage struct {
 	grant   string
 	key     Key
 	want    grant.Want
-	claimed grant.Claims // what the grant says of itself, believed by nobody until verify
+	claims  grant.Claims // of the verified grant
 	attempt core.Attempt
 	number  *number // nil if the call brings no holder
 }
@@ -47,14 +47,13 @@ func (g *Gate) enter(op string, c Call) (*passage, error) {
 			return nil, w.invalid(err.Error(), "")
 		}
 	}
-	seen, err := grant.Inspect(w.grant)
-	if err != nil {
-		return nil, w.unverified(err)
-	}
-	w.claimed = seen.Claims
 	w.key = Key{Domain: g.cfg.Domain, Resource: c.Resource}
 	if c.Resource == "" {
-		w.key.Resource = seen.Claims.Resource
+		seen, err := grant.Inspect(w.grant)
+		if err != nil {
+			return nil, w.unverified(err)
+		}
+		w.key.Resource = seen.Claims.Resource // verify compares it with what was signed
 	}
 	w.want = grant.Want{
 		Resource: w.key.Resource, Owner: g.cfg.Caller, Class: c.Mutation.Class,
@@ -104,7 +103,7 @@ func (w *passage) verify(ctx context.Context) error {
 	case !w.g.cfg.admits(c.Resource):
 		return w.refusal(lastword.Unverified, "SCOPE", 0, &grant.Refusal{Reason: grant.ReasonResource})
 	}
-	w.claimed = c
+	w.claims = c
 	a := &w.attempt
 	a.Fence, a.LeaseID, a.GrantDigest, a.Root = c.Fence, c.LeaseID, v.Digest(), c.Root
 	a.BundleSequence, a.MinEpoch, a.PolicyGeneration = v.BundleSequence(), v.MinimumEpoch(), c.PolicyGeneration

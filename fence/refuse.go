@@ -114,7 +114,7 @@ func (w *passage) refuse(ctx context.Context, out outcome, note func(context.Con
 func (w *passage) evidence(d core.Decision, rec Record) Evidence {
 	e := Evidence{
 		Verdict: d.Verdict, Why: d.Why, Fence: w.attempt.Fence, LeaseID: w.attempt.LeaseID,
-		Claimant: w.claimed.Owner, Freeze: d.Freeze, At: w.g.stamp(),
+		Claimant: w.claims.Owner, Freeze: d.Freeze, At: w.g.stamp(),
 	}
 	if d.Freeze {
 		e.Fence = rec.Fence

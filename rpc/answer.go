@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -121,6 +122,9 @@ func endingMessage(e lastword.Ending) *wire.Ending {
 	}
 }
 
+// endings are how a tenure can end.
+var endings = []lastword.State{lastword.StateReleased, lastword.StateExpired, lastword.StateRevoked, lastword.StateCanceled}
+
 func readEnding(name string, m *wire.Ending) (lastword.Ending, error) {
 	if m == nil {
 		return lastword.Ending{}, nil
@@ -129,8 +133,8 @@ func readEnding(name string, m *wire.Ending) (lastword.Ending, error) {
 		State: lastword.State(m.GetState()), Fence: lastword.Token(m.GetFence()),
 		LeaseID: m.GetLeaseId(), Owner: m.GetOwner(), Completed: m.GetCompleted(), Result: m.GetResult(),
 	}
-	if e.State != lastword.StateReleased && e.State != lastword.StateExpired && e.State != lastword.StateRevoked {
-		return lastword.Ending{}, invalid("%s: state %q: want RELEASED, EXPIRED or REVOKED", name, m.GetState())
+	if !slices.Contains(endings, e.State) {
+		return lastword.Ending{}, invalid("%s: state %q: want RELEASED, EXPIRED, REVOKED or CANCELED", name, m.GetState())
 	}
 	if !e.Fence.Valid() {
 		return lastword.Ending{}, invalid("%s: fence %d: it is no fence", name, m.GetFence())

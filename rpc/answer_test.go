@@ -37,7 +37,8 @@ func TestEveryCallArrivesAndIsAnsweredExactly(t *testing.T) {
 	status := lastword.Status{
 		Resource: extreme.Resource, State: lastword.StateHeld, Holder: extreme, Digest: tenure.GrantDigest,
 		Remaining: 1, TTL: math.MaxInt64, NextFence: lastword.MaxToken, Waiters: math.MaxUint32, Revision: math.MaxUint64,
-		Last: tenure.Previous, Asked: lastword.StateCanceled, AskedCompleted: true, AskedResult: []byte{0, 1},
+		Last:  lastword.Ending{State: lastword.StateCanceled, Fence: 7, LeaseID: "k", Owner: "o"},
+		Asked: lastword.StateCanceled, AskedCompleted: true, AskedResult: []byte{0, 1},
 	}
 	result, bundle := make([]byte, lastword.MaxResultBytes), []byte("{\"keys\":[]}\x00\xff")
 

@@ -48,7 +48,9 @@
 // by the parsers of package lastword, and refused, never repaired or shortened.
 // Requests are at most [MaxRequestBytes]. A caller that goes away ends its wait;
 // its deadline is the deadline of the context that the authority sees. A panic
-// of the authority ends no process and shows no stack trace to the caller.
+// of the authority ends no process and shows no stack trace to the caller, who
+// is told INTERNAL, or UNKNOWN if the call could have changed something: INTERNAL
+// says "not done", and nobody knows that of a call that was interrupted.
 //
 // # Not guaranteed
 //

@@ -7,7 +7,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/lastword/lastword"
 	wire "github.com/lastword/lastword/rpc/lastword/v1"
@@ -77,25 +76,23 @@ const askAgain = "repeat the call unchanged, or ask for the status"
 
 // refusalStatus is e as it travels. Its cause stays here.
 func refusalStatus(op operation, resource lastword.Resource, e *lastword.Error) *status.Status {
-	m := &wire.Refusal{
-		Reason: string(e.Code), Op: e.Op, Resource: string(e.Resource),
-		Message: clip(e.Message, maxMessageBytes), Hint: clip(e.Hint, maxHintBytes),
-		Holder: e.Holder, Fence: uint64(e.Fence), Waiters: count(e.Waiters), Ended: endingMessage(e.Ended),
-	}
+	m := RefusalMessage(e)
+	m.Message, m.Hint = clip(e.Message, maxMessageBytes), clip(e.Hint, maxHintBytes)
 	if m.Op == "" {
 		m.Op = op.name
 	}
 	if m.Resource == "" {
 		m.Resource = string(resource)
 	}
-	if e.Remaining > 0 {
-		m.Remaining = durationpb.New(e.Remaining)
-	}
 	if len(m.GetEnded().GetResult()) > maxRefusalResultBytes {
 		m.Ended.Result, m.Ended.ResultOmitted = nil, true
 	}
 	code, _ := grpcCode(e.Code)
-	st := status.New(code, clip(m.Reason+": "+m.Message, maxStatusMessageBytes))
+	text := m.Reason
+	if m.Message != "" {
+		text += ": " + m.Message
+	}
+	st := status.New(code, clip(text, maxStatusMessageBytes))
 	if detailed, err := st.WithDetails(m); err == nil {
 		return detailed
 	}

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"time"
@@ -155,7 +156,8 @@ func (s *Server) Serve(lis net.Listener) error {
 		return err
 	}
 	s.SetServing(true)
-	if err := s.grpc.Serve(lis); err != nil {
+	// Stopped before it began is stopped.
+	if err := s.grpc.Serve(lis); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return &lastword.Error{Code: lastword.CodeUnavailable, Op: "serve", Message: "the listener failed", Err: err}
 	}
 	return nil

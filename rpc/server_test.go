@@ -234,3 +234,21 @@ func TestLoopbackOnly(t *testing.T) {
 		}
 	}
 }
+
+func TestAServerThatWasShutDownBeforeItServedEndsWell(t *testing.T) {
+	t.Parallel()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := rpc.NewServer(nil, rpc.ServerConfig{})
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Errorf("shutdown: %v", err)
+	}
+	if err := s.Serve(lis); err != nil {
+		t.Errorf("serve: %v, want nil", err)
+	}
+	if _, err := lis.Accept(); err == nil {
+		t.Error("the listener is still open")
+	}
+}

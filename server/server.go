@@ -21,7 +21,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"strings"
+	"sync"
 	"time"
 
 	_ "modernc.org/sqlite" // the embedded engine, without cgo
@@ -33,6 +35,9 @@ import (
 	"github.com/lastword/lastword/store"
 	"github.com/lastword/lastword/store/sqlstore"
 )
+
+// maxLockDelay is the longest lock-delay.
+const maxLockDelay = 24 * time.Hour
 
 // DefaultGRPC is the address of the gRPC listener.
 const DefaultGRPC = "127.0.0.1:7420"
@@ -63,13 +68,24 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// Files are where a server keeps what it has to remember.
+type Files struct {
+	Store   string // a SQLite file
+	Key     string // the signing key, PKCS#8 PEM
+	Witness string // the issuer epoch, outside the store
+}
+
 // Server is a running authority with its listener. It is safe for concurrent use.
 type Server struct {
 	cfg       Config
+	files     Files
 	listener  net.Listener
 	store     store.Store
 	authority *authority.Authority
 	rpc       *rpc.Server
+
+	once     sync.Once // release
+	released error
 }
 
 // Open makes everything ready to serve. It fails with [lastword.CodeInvalid] for
@@ -83,42 +99,81 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-func open(ctx context.Context, cfg Config) (s *Server, err error) {
-	if cfg, err = cfg.withDefaults(); err != nil {
-		return nil, err
-	}
-	path, err := storePath(cfg.Store)
+func open(ctx context.Context, cfg Config) (*Server, error) {
+	cfg, files, err := cfg.check()
 	if err != nil {
 		return nil, err
 	}
-	witness, err := witnessFile(cfg.Witness, path)
-	if err != nil {
-		return nil, err
+	s := &Server{cfg: cfg, files: files}
+	if err := s.assemble(ctx); err != nil {
+		return nil, errors.Join(err, s.release())
 	}
-	s = &Server{cfg: cfg}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.release())
-		}
-	}()
-	if s.listener, err = listen(ctx, cfg.GRPC); err != nil {
-		return nil, err
-	}
-	if s.store, err = sqlstore.Open(ctx, path, sqlstore.Config{Driver: "sqlite"}); err != nil {
-		return nil, err
-	}
-	signer, err := s.signer(path)
-	if err != nil {
-		return nil, err
-	}
-	a := cfg.Authority
-	a.Domain, a.Witness, a.Logger = cfg.Domain, authority.NewFileWitness(witness), cfg.Logger
-	a.OnRegression, a.LockDelay = authority.OnRegression(cfg.OnRegression), cfg.LockDelay
-	if s.authority, err = authority.Open(ctx, s.store, signer, a); err != nil {
-		return nil, err
-	}
-	s.rpc = rpc.NewServer(s.authority, rpc.ServerConfig{Logger: cfg.Logger})
 	return s, nil
+}
+
+// assemble takes the address first and makes files last, so that a start which is
+// refused leaves as little as can be.
+func (s *Server) assemble(ctx context.Context) (err error) {
+	if s.listener, err = listen(ctx, s.cfg.GRPC); err != nil {
+		return err
+	}
+	witness := authority.NewFileWitness(s.files.Witness)
+	if _, err := witness.Load(ctx); err != nil {
+		return err
+	}
+	// A key that is there is looked at before a store is made.
+	var signer *grant.Signer
+	if _, err := os.Lstat(s.files.Key); err == nil {
+		if signer, err = s.signer(); err != nil {
+			return err
+		}
+	}
+	opened, err := sqlstore.Open(ctx, s.files.Store, sqlstore.Config{Driver: "sqlite"})
+	if err != nil {
+		return err
+	}
+	s.store = opened
+	if signer == nil {
+		if signer, err = s.signer(); err != nil {
+			return err
+		}
+	}
+	cfg := s.cfg.Authority
+	cfg.Domain, cfg.Witness, cfg.Logger = s.cfg.Domain, witness, s.cfg.Logger
+	cfg.OnRegression, cfg.LockDelay = authority.OnRegression(s.cfg.OnRegression), s.cfg.LockDelay
+	if s.authority, err = authority.Open(ctx, s.store, signer, cfg); err != nil {
+		return err
+	}
+	s.rpc = rpc.NewServer(s.authority, rpc.ServerConfig{Logger: s.cfg.Logger})
+	return nil
+}
+
+// check fills in the defaults and refuses what cannot work, before anything is
+// touched.
+func (c Config) check() (Config, Files, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return c, Files{}, err
+	}
+	files := Files{Key: c.KeyFile}
+	if files.Store, err = storePath(c.Store); err != nil {
+		return c, files, err
+	}
+	if files.Witness, err = witnessFile(c.Witness, files.Store); err != nil {
+		return c, files, err
+	}
+	if files.Key == "" {
+		files.Key = files.Store + ".key"
+	}
+	return c, files, files.distinct()
+}
+
+// distinct: one file cannot be two things.
+func (f Files) distinct() error {
+	if f.Key == f.Store || f.Witness == f.Store || f.Key == f.Witness {
+		return invalid("store %s, key %s and witness %s must be three files", f.Store, f.Key, f.Witness)
+	}
+	return nil
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -131,13 +186,34 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.DrainTimeout < 0 {
-		return c, invalid("drain time-out %v is negative", c.DrainTimeout)
+	if c.OnRegression == "" {
+		c.OnRegression = string(authority.Stop)
 	}
-	if err := lastword.CheckID("domain", c.Domain); err != nil {
+	if err := c.validate(); err != nil {
 		return c, err
 	}
 	return c, rpc.LoopbackOnly(c.GRPC)
+}
+
+func (c Config) validate() error {
+	if err := lastword.CheckID("domain", c.Domain); err != nil {
+		return err
+	}
+	if c.DrainTimeout < 0 {
+		return invalid("drain time-out %v is negative", c.DrainTimeout)
+	}
+	if c.OnRegression != string(authority.Stop) && c.OnRegression != string(authority.Advance) {
+		return invalid("on-regression %q: want %s or %s", c.OnRegression, authority.Stop, authority.Advance)
+	}
+	for prefix, delay := range c.LockDelay {
+		if err := lastword.CheckID("lock-delay prefix", prefix); err != nil {
+			return err
+		}
+		if delay < 0 || delay > maxLockDelay {
+			return invalid("lock-delay %v of %q: want 0 to %v", delay, prefix, maxLockDelay)
+		}
+	}
+	return nil
 }
 
 // storePath reads "sqlite:PATH". Other engines come as packages of their own.
@@ -181,23 +257,22 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-func (s *Server) signer(store string) (*grant.Signer, error) {
-	path := s.cfg.KeyFile
-	if path == "" {
-		path = store + ".key"
-	}
-	key, created, err := grant.LoadOrCreateKey(path)
+func (s *Server) signer() (*grant.Signer, error) {
+	key, created, err := grant.LoadOrCreateKey(s.files.Key)
 	if err != nil {
 		return nil, err
 	}
 	if created {
-		s.cfg.Logger.Info("made a signing key", "file", path, "kid", key.ID())
+		s.cfg.Logger.Info("made a signing key", "file", s.files.Key, "kid", key.ID())
 	}
 	return grant.NewSigner(s.cfg.Domain, key)
 }
 
 // Addr is the address that the gRPC listener has.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Files are the files that the server uses.
+func (s *Server) Files() Files { return s.files }
 
 // Authority is the embedded authority, for callers in the same process.
 func (s *Server) Authority() *authority.Authority { return s.authority }
@@ -220,21 +295,25 @@ func (s *Server) Serve(ctx context.Context) error {
 // Close releases a server that was opened and is not to be served.
 func (s *Server) Close() error { return s.release() }
 
-// release takes down what there is, the user before what it uses.
+// release takes down what there is, the user before what it uses. A second call does
+// nothing.
 func (s *Server) release() error {
-	var errs []error
-	if s.authority != nil {
-		errs = append(errs, s.authority.Close())
-	}
-	if s.store != nil {
-		errs = append(errs, s.store.Close())
-	}
-	if s.listener != nil {
-		if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
-			errs = append(errs, err)
+	s.once.Do(func() {
+		var errs []error
+		if s.authority != nil {
+			errs = append(errs, s.authority.Close())
 		}
-	}
-	return errors.Join(errs...)
+		if s.store != nil {
+			errs = append(errs, s.store.Close())
+		}
+		if s.listener != nil {
+			if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
+				errs = append(errs, err)
+			}
+		}
+		s.released = errors.Join(errs...)
+	})
+	return s.released
 }
 
 // opened names the operation in an error that has none yet.

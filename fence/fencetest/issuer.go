@@ -159,11 +159,9 @@ func (i *issuer) Status(ctx context.Context, q lastword.StatusQuery) (lastword.S
 		return lastword.Status{}, &lastword.Error{Code: lastword.CodeUnknown, Op: "status", Err: errors.New("no answer")}
 	}
 	st := lastword.Status{Resource: q.Resource, State: lastword.StateFree, Asked: lastword.StateFree}
-	next, err := lastword.MakeToken(i.info.CurrentEpoch, i.counters[q.Resource]+1)
-	if err != nil {
-		return lastword.Status{}, err
+	if next, err := lastword.MakeToken(i.info.CurrentEpoch, i.counters[q.Resource]+1); err == nil {
+		st.NextFence = next // used up: there is none
 	}
-	st.NextFence = next
 	if s, known := i.states[q.LeaseID]; known {
 		st.Asked = s
 	}

@@ -32,7 +32,9 @@ type world struct {
 	// receipt that was returned with APPLIED. The invariant checker reads them.
 	touched map[lastword.Resource]map[string]bool
 	acked   []lastword.Receipt
-	pruned  bool
+	pruned  bool // receipts were pruned
+	// unchecked turns the invariant checker off.
+	unchecked bool
 }
 
 func newWorld(ctx context.Context, tb TB, h Harness) *world {
@@ -267,7 +269,9 @@ func (w *world) describe(evidence bool) string {
 			if err != nil {
 				w.Fatalf("lookup %q: %v", o, err)
 			}
-			fmt.Fprintf(&b, " receipt %q %v %s\n", o, found, receiptText(receipt))
+			if found {
+				fmt.Fprintf(&b, " receipt %q %s\n", o, receiptText(receipt))
+			}
 		}
 	}
 	if evidence && w.subject.Image != nil {
@@ -305,19 +309,35 @@ func (w *world) operations(r lastword.Resource) []string {
 // unchanged checks that fn leaves data as it is.
 func (w *world) unchanged(what string, fn func()) {
 	w.Helper()
-	before := w.data()
-	fn()
-	if after := w.data(); after != before {
-		w.Fatalf("%s changed the place from\n%s\nto\n%s", what, before, after)
-	}
+	w.same(what, w.data, fn)
 }
 
 // untouched checks that fn leaves everything as it is, evidence included.
 func (w *world) untouched(what string, fn func()) {
 	w.Helper()
-	before := w.image()
+	w.same(what, w.image, fn)
+}
+
+func (w *world) same(what string, look func() string, fn func()) {
+	w.Helper()
+	before := look()
 	fn()
-	if after := w.image(); after != before {
-		w.Fatalf("%s changed the place from\n%s\nto\n%s", what, before, after)
+	if after := look(); after != before {
+		w.Fatalf("%s changed the place from\n%s\nto\n%s", what, onlyIn(before, after), onlyIn(after, before))
 	}
+}
+
+// onlyIn is the lines of a that b does not have.
+func onlyIn(a, b string) string {
+	has := map[string]bool{}
+	for line := range strings.SplitSeq(b, "\n") {
+		has[line] = true
+	}
+	var only []string
+	for line := range strings.SplitSeq(a, "\n") {
+		if !has[line] {
+			only = append(only, line)
+		}
+	}
+	return strings.Join(only, "\n")
 }

@@ -215,12 +215,12 @@ func TestFirstStartsOfOneEmptyStoreAlwaysEndAndNeverRegress(t *testing.T) {
 func TestLaterStartsOfOneStoreAlwaysEndAndNeverRegress(t *testing.T) {
 	h := core.Header{Exists: true, Identity: "s", TickSpan: 1, Epoch: 5, Witnessed: true}
 	w := core.Witness{Current: 5, Pending: 5, Store: "s"}
-	exploreScene(t, scene{stores: [2]core.Header{h, h}, witness: w, procs: two(0, 0, 2, 1)}, false)
+	exploreScene(t, scene{stores: [2]core.Header{h, h}, witness: w, procs: two(0, 0, 1, 1)}, false)
 }
 
 func TestStartsThatAdoptAStoreWithoutAWitnessAlwaysEnd(t *testing.T) {
 	h := core.Header{Exists: true, Identity: "s", TickSpan: 1, Epoch: 5}
-	exploreScene(t, scene{stores: [2]core.Header{h, h}, missing: true, procs: two(0, 0, 2, 1)}, false)
+	exploreScene(t, scene{stores: [2]core.Header{h, h}, missing: true, procs: two(0, 0, 1, 1)}, false)
 }
 
 // R10, P2: whatever the order and wherever a process crashes, two copies of one store
@@ -320,9 +320,56 @@ func TestAStartFindsEveryRegression(t *testing.T) {
 		if got.Code != c.code {
 			t.Errorf("%s: %+v", c.name, got)
 		}
-		if got.Code == "" && (got.Epoch <= c.h.Epoch || got.Epoch <= c.w.Pending || got.Witness.Pending != got.Epoch) {
+		if got.Code == "" && (got.Epoch != max(c.h.Epoch, c.w.Pending)+1 || got.Witness.Pending != got.Epoch || got.Witness.Current != c.h.Epoch) {
 			t.Errorf("%s: plans %+v", c.name, got)
 		}
+	}
+}
+
+// R10: only while no start has ever finished is an empty store no loss.
+func TestAnEmptyStoreIsALossOnceAStoreWasSeen(t *testing.T) {
+	empty := core.Header{Identity: "s", TickSpan: 1}
+	first := core.PlanStart(empty, nil)
+	if again := core.PlanStart(empty, &first.Witness); again.Code != "" || again.Epoch == first.Epoch || again.Witness.Store != "s" {
+		t.Errorf("a first start that crashed: %+v, then %+v", first, again)
+	}
+	settled := first.Witness.Settled()
+	created := core.Header{Exists: true, Identity: "s", Epoch: 0}
+	second := core.PlanStart(created, &first.Witness) // the first start crashed after the store
+	for name, w := range map[string]core.Witness{"settled": settled, "a second start": second.Witness} {
+		if got := core.PlanStart(empty, &w); got.Code != lastword.CodeFenceRegression {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// At goes on with an epoch that the witness knows; a start that planned a later one
+// stays under way.
+func TestAWitnessGoesOnWithTheEpochOfTheStore(t *testing.T) {
+	starting := core.Witness{Current: 5, Pending: 7, Starting: true, First: true, Store: "s"}
+	settled := core.Witness{Current: 5, Pending: 7, Store: "s"}
+	for _, c := range []struct {
+		w     core.Witness
+		epoch uint32
+		want  core.Witness
+	}{
+		{starting, 5, core.Witness{Current: 5, Pending: 7, Starting: true, Store: "s"}},
+		{starting, 6, core.Witness{Current: 6, Pending: 7, Starting: true, Store: "s"}},
+		{starting, 7, core.Witness{Current: 7, Pending: 7, Store: "s"}},
+		{starting, 8, starting},
+		{starting, 4, starting},
+		{settled, 5, settled},
+		{settled, 6, settled},
+	} {
+		if got := c.w.At(c.epoch); got != c.want {
+			t.Errorf("%+v at %d: %+v, want %+v", c.w, c.epoch, got, c.want)
+		}
+	}
+	if got := starting.Settled(); got != starting.At(7) {
+		t.Errorf("settled: %+v", got)
+	}
+	if settled.Settled() != settled {
+		t.Error("what is settled changes")
 	}
 }
 

@@ -197,3 +197,14 @@ func TestCloseRaisesToJustBelowTheNextFence(t *testing.T) {
 		}
 	}
 }
+
+func TestStatusModesAreOrdered(t *testing.T) {
+	modes := []core.StatusMode{"later", core.FenceOnly, core.Proof, core.Query}
+	for i, a := range modes {
+		for j, b := range modes {
+			if a.Stricter(b) != (i > j) {
+				t.Errorf("%q stricter than %q: %v", a, b, a.Stricter(b))
+			}
+		}
+	}
+}

@@ -14,16 +14,16 @@ import (
 
 // writeStatements are prepared once, on the writing connection.
 type writeStatements struct {
-	dataVersion, header, createHeader, updateHeader   *sql.Stmt
-	createRecord, updateRecord, putRequest, forget    *sql.Stmt
-	record, someRequests, requestByID, requestByLease *sql.Stmt
+	dataVersion, header, createHeader, updateHeader *sql.Stmt
+	createRecord, updateRecord, putRequest, forget  *sql.Stmt
+	record, someRequests, requestByID               *sql.Stmt
 }
 
 func (w *writeStatements) all() map[**sql.Stmt]string {
 	return map[**sql.Stmt]string{
 		&w.dataVersion: sqlDataVersion, &w.header: sqlHeader, &w.createHeader: sqlCreateHeader, &w.updateHeader: sqlUpdateHeader,
 		&w.createRecord: sqlCreateRecord, &w.updateRecord: sqlUpdateRecord, &w.putRequest: sqlPutRequest, &w.forget: sqlForgetRequest,
-		&w.record: sqlRecord, &w.someRequests: sqlSomeRequests, &w.requestByID: sqlRequest, &w.requestByLease: sqlRequestByLease,
+		&w.record: sqlRecord, &w.someRequests: sqlSomeRequests, &w.requestByID: sqlRequest,
 	}
 }
 
@@ -157,11 +157,11 @@ func (b *batch) step(ctx context.Context, s *store.Step) (applied bool, err erro
 // written, what belongs to it (R15).
 func (b *batch) record(ctx context.Context, s *store.Step) (bool, error) {
 	w, r := &b.store.write, s.Record
-	stmt := w.updateRecord
-	if r.Revision == 1 {
-		stmt = w.createRecord
+	stmt, args := w.createRecord, append([]any{string(r.Resource)}, recordArgs(r)...)
+	if r.Revision > 1 {
+		stmt, args = w.updateRecord, append(args[1:], args[0], int64(r.Revision-1))
 	}
-	if n, err := changed(stmt.ExecContext(ctx, recordArgs(r)...)); err != nil || n == 0 {
+	if n, err := changed(stmt.ExecContext(ctx, args...)); err != nil || n == 0 {
 		return false, err
 	}
 	for i := range s.Requests {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 
@@ -40,6 +41,10 @@ func (c Config) withDefaults() Config {
 }
 
 var dialect sqldb.SQLite
+
+// checkpointPages is after how many pages the log is folded into the file: 32 MiB. A
+// page that was written often is then copied once, and the two syncs are rarer.
+const checkpointPages = 8000
 
 // Store is the only handle on one SQLite file. It is safe for concurrent use.
 type Store struct {
@@ -124,7 +129,7 @@ func (s *Store) open(ctx context.Context, cfg Config) (err error) {
 	if err := s.probe(ctx, cfg); err != nil {
 		return err
 	}
-	if s.db, err = sqldb.OpenSQLite(sqldb.SQLiteConfig{Driver: cfg.Driver, Path: s.path}); err != nil {
+	if s.db, err = sqldb.OpenSQLite(sqldb.SQLiteConfig{Driver: cfg.Driver, Path: s.path, Checkpoint: checkpointPages}); err != nil {
 		return err
 	}
 	defer func() {
@@ -154,18 +159,7 @@ func (s *Store) open(ctx context.Context, cfg Config) (err error) {
 // includes the mode of its journal. The lock is held, so that no handle of this
 // process has the file open: closing a descriptor would drop SQLite's locks on it.
 func (s *Store) probe(ctx context.Context, cfg Config) (err error) {
-	info, err := os.Stat(s.path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	file, err := os.OpenFile(s.path, os.O_RDWR, 0)
-	if err != nil {
-		return refuseErr(lastword.CodeUnavailable, s.path+" cannot be written to", "let this process write to the file and its directory", err)
-	}
-	if err := file.Close(); err != nil || info.Size() == 0 {
+	if empty, err := s.begins(); err != nil || empty {
 		return err
 	}
 	db, err := sqldb.OpenSQLite(sqldb.SQLiteConfig{Driver: cfg.Driver, Path: s.path, Existing: true, Untouched: true})
@@ -184,6 +178,40 @@ func (s *Store) probe(ctx context.Context, cfg Config) (err error) {
 		return refuse(lastword.CodeInvalid, s.path+" has the encoding "+encoding+", not UTF-8", "use a file of its own")
 	}
 	return nil
+}
+
+// begins reads the first bytes. SQLite itself takes a file that is shorter than a
+// page, whatever is in it, and one whose log alone is left, for an empty database.
+func (s *Store) begins() (empty bool, err error) {
+	file, err := os.OpenFile(s.path, os.O_RDWR, 0)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return true, s.noLog()
+	case err != nil:
+		return false, refuseErr(lastword.CodeUnavailable, s.path+" cannot be written to", "let this process write to the file and its directory", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	const magic = "SQLite format 3\x00"
+	begin := make([]byte, len(magic))
+	switch n, err := io.ReadFull(file, begin); {
+	case n == 0 && errors.Is(err, io.EOF):
+		return true, s.noLog()
+	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+		return false, err
+	}
+	if string(begin) != magic {
+		return false, refuse(lastword.CodeInvalid, s.path+" is no SQLite database", "name another file, or restore this one from a backup")
+	}
+	return false, nil
+}
+
+func (s *Store) noLog() error {
+	log, err := os.Stat(s.path + "-wal")
+	if err != nil || log.Size() == 0 {
+		return nil
+	}
+	return refuse(lastword.CodeInvalid, s.path+" is missing or empty, but its log "+s.path+"-wal is not",
+		"put the file back beside its log, or remove the log to start anew")
 }
 
 func (s *Store) disconnect() error {

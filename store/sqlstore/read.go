@@ -13,6 +13,9 @@ import (
 
 // Read answers from memory what was last committed or read, and asks the file for
 // the rest. It does not wait for a Commit that is under way unless it needs the file.
+//
+// A tenure that is asked for by its lease id alone, and is not among the latest of
+// its resource, is searched among all request records of that resource.
 func (s *Store) Read(ctx context.Context, queries ...store.Query) (store.View, error) {
 	if err := ctx.Err(); err != nil {
 		return store.View{}, explain("read", s.path, err)
@@ -20,17 +23,38 @@ func (s *Store) Read(ctx context.Context, queries ...store.Query) (store.View, e
 	if view, ok := s.cache.view(queries); ok {
 		return view, nil
 	}
+	for _, q := range queries {
+		if q.RequestID == "" && q.LeaseID != "" {
+			return s.search(ctx, queries)
+		}
+	}
 	if err := s.writing.lock(ctx); err != nil {
 		return store.View{}, explain("read", s.path, err)
 	}
 	defer s.writing.unlock()
+	return s.readFile(ctx, queries)
+}
+
+// readFile is called with the writing semaphore held. It needs no transaction, since
+// nothing but this store writes. Searches are left out.
+func (s *Store) readFile(ctx context.Context, queries []store.Query) (store.View, error) {
 	if err := s.usable("read"); err != nil {
 		return store.View{}, err
 	}
 	var view store.View
 	err := s.turns.Retry(ctx, dialect, func(ctx context.Context) (err error) {
-		view, err = s.readFile(context.WithoutCancel(ctx), queries)
-		return err
+		ctx = context.WithoutCancel(ctx)
+		if err := s.refresh(ctx); err != nil {
+			return err
+		}
+		view.Header, _ = s.cache.headerIfValid()
+		view.Entries = make([]store.Entry, len(queries))
+		for i, q := range queries {
+			if view.Entries[i], err = s.entry(ctx, q); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return store.View{}, explain("read", s.path, err)
@@ -38,20 +62,39 @@ func (s *Store) Read(ctx context.Context, queries ...store.Query) (store.View, e
 	return view, nil
 }
 
-// readFile needs no transaction: nothing but this store writes, and its writing
-// semaphore is held.
-func (s *Store) readFile(ctx context.Context, queries []store.Query) (view store.View, err error) {
-	if err := s.refresh(ctx); err != nil {
-		return view, err
+// search looks for lease ids in a snapshot of the very moment at which the rest is
+// read, so that commits need not wait for it.
+func (s *Store) search(ctx context.Context, queries []store.Query) (store.View, error) {
+	if err := s.reading.lock(ctx); err != nil {
+		return store.View{}, explain("read", s.path, err)
 	}
-	view.Header, _ = s.cache.headerIfValid()
-	view.Entries = make([]store.Entry, len(queries))
+	defer s.reading.unlock()
+	var view store.View
+	err := s.begin(ctx, "read", func() (err error) {
+		view, err = s.readFile(ctx, queries)
+		return err
+	})
+	if err != nil {
+		return store.View{}, err
+	}
 	for i, q := range queries {
-		if view.Entries[i], err = s.entry(ctx, q); err != nil {
-			return view, err
+		if err == nil && view.Entries[i].Request == nil && q.RequestID == "" && q.LeaseID != "" {
+			view.Entries[i].Request, err = s.leaseRequest(ctx, q)
 		}
 	}
+	if err = errors.Join(err, s.end(ctx)); err != nil {
+		return store.View{}, explain("read", s.path, err)
+	}
 	return view, nil
+}
+
+func (s *Store) leaseRequest(ctx context.Context, q store.Query) (found *store.Request, err error) {
+	err = s.rows(ctx, sqlRequestByLease, []any{string(q.Resource), q.LeaseID}, func(rows *sql.Rows) error {
+		r, err := scanRequest(rows)
+		found = &r
+		return err
+	})
+	return found, err
 }
 
 // refresh reads the header unless it is known, and forgets what others changed.
@@ -101,9 +144,7 @@ func (s *Store) load(ctx context.Context, resource lastword.Resource) (record st
 	if requests, err = s.someRequests(ctx, resource); err != nil {
 		return record, nil, false, err
 	}
-	if complete = len(requests) <= keptRequests; !complete {
-		requests = nil
-	}
+	complete = len(requests) <= keptRequests
 	s.cache.load(record, requests, complete)
 	return record, requests, complete, nil
 }
@@ -133,16 +174,10 @@ func (s *Store) someRequests(ctx context.Context, resource lastword.Resource) (r
 }
 
 func (s *Store) request(ctx context.Context, q store.Query) (*store.Request, error) {
-	var row *sql.Row
-	switch {
-	case q.RequestID != "":
-		row = s.write.requestByID.QueryRowContext(ctx, string(q.Resource), q.Owner, q.RequestID)
-	case q.LeaseID != "":
-		row = s.write.requestByLease.QueryRowContext(ctx, string(q.Resource), q.LeaseID)
-	default:
+	if q.RequestID == "" {
 		return nil, nil
 	}
-	r, err := scanRequest(row)
+	r, err := scanRequest(s.write.requestByID.QueryRowContext(ctx, string(q.Resource), q.Owner, q.RequestID))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -201,20 +236,19 @@ func (s *Store) snapshot(ctx context.Context, op, query string, args []any, scan
 		return explain(op, s.path, err)
 	}
 	defer s.reading.unlock()
-	if err := s.begin(ctx, op); err != nil {
+	if err := s.begin(ctx, op, func() error { return nil }); err != nil {
 		return err
 	}
 	err := s.rows(ctx, query, args, scan)
-	_, ended := s.reader.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
-	if err = errors.Join(err, ended); err != nil {
+	if err = errors.Join(err, s.end(ctx)); err != nil {
 		return explain(op, s.path, err)
 	}
 	return nil
 }
 
-// begin opens the snapshot between two commits: it holds all that was acknowledged
-// and nothing that no Read has shown yet.
-func (s *Store) begin(ctx context.Context, op string) error {
+// begin opens a snapshot between two commits: it holds all that was acknowledged and
+// nothing that no Read has shown yet. same is called at that very moment.
+func (s *Store) begin(ctx context.Context, op string, same func() error) error {
 	if err := s.writing.lock(ctx); err != nil {
 		return explain(op, s.path, err)
 	}
@@ -228,15 +262,24 @@ func (s *Store) begin(ctx context.Context, op string) error {
 			return err
 		}
 		if _, err := scanHeader(s.reader.QueryRowContext(ctx, sqlHeader)); err != nil {
-			_, _ = s.reader.ExecContext(ctx, "ROLLBACK")
-			return err
+			return errors.Join(err, s.end(ctx))
 		}
 		return nil
 	})
 	if err != nil {
 		return explain(op, s.path, err)
 	}
+	if err := same(); err != nil {
+		_ = s.end(ctx) // the reason is the one above
+		return err
+	}
 	return nil
+}
+
+// end closes the snapshot.
+func (s *Store) end(ctx context.Context) error {
+	_, err := s.reader.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+	return err
 }
 
 func (s *Store) rows(ctx context.Context, query string, args []any, scan func(*sql.Rows) error) (err error) {

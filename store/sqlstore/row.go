@@ -26,10 +26,11 @@ func scanHeader(row scanner) (store.Header, error) {
 	return h, err
 }
 
+// recordArgs are the columns behind the resource.
 func recordArgs(r *store.Record) []any {
 	l, p := &r.Lease, &r.Previous
 	return []any{
-		string(r.Resource), int64(r.Revision), int64(r.Epoch), int64(r.Counter),
+		int64(r.Revision), int64(r.Epoch), int64(r.Counter),
 		string(l.State), l.Owner, int64(l.Fence), int64(l.Deadline), l.ID, l.RequestID,
 		l.Root.String(), string(l.Class), int64(l.PolicyGeneration), int64(l.TTL), int64(l.Ticks), int64(l.GrantedRevision),
 		l.IssuedAt, l.KeyID, int64(l.EndedTick), bit(l.Completed), blob(l.Result),

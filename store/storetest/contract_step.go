@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -22,6 +23,7 @@ var stepCases = []kitCase{
 	{"store.Step", "a refused step leaves nothing", refusedLeavesNothing},
 	{"store.Step", "a step that breaks the contract is refused with its whole batch", brokenStep},
 	{"R2", "request records are written, replaced and forgotten with their record", requestRecords},
+	{"R2", "each of many request records of one resource is found by id and by lease", manyRequests},
 }
 
 func createdOnce(w *world) {
@@ -232,4 +234,31 @@ func requestRecords(w *world) {
 	w.same("the replaced request", w.request("a", "o", "r"), ended)
 	w.same("the forgotten request", w.request("a", "o", "never"), (*store.Request)(nil))
 	w.same("the request beside it", w.request("a", "p", "r"), foreign)
+}
+
+func manyRequests(w *world) {
+	const many = 40
+	w.create(store.Header{})
+	step := func(n uint64) store.Step {
+		return write(0, "a", n, store.Request{Owner: fmt.Sprint("o", n%3), ID: fmt.Sprint("r", n), LeaseID: fmt.Sprint("l", n),
+			Fence: lastword.Token(n), State: lastword.StateReleased, EndedTick: store.Tick(n)})
+	}
+	find := func(n uint64) {
+		w.Helper()
+		want := step(n).Requests[0]
+		view := w.read(store.Query{Resource: "a", Owner: want.Owner, RequestID: want.ID}, store.Query{Resource: "a", LeaseID: want.LeaseID},
+			store.Query{Resource: "a", Owner: want.Owner + "x", RequestID: want.ID}, store.Query{Resource: "a", LeaseID: want.LeaseID + "x"})
+		w.same("a request by its id", view.Entries[0].Request, want)
+		w.same("a request by its lease", view.Entries[1].Request, want)
+		w.same("another owner's request", view.Entries[2].Request, (*store.Request)(nil))
+		w.same("another lease's request", view.Entries[3].Request, (*store.Request)(nil))
+	}
+	for n := uint64(1); n <= many; n++ {
+		w.want("a request", []bool{true}, step(n))
+		find(max(1, n/2))
+	}
+	w.reopen(true)
+	for n := uint64(1); n <= many; n++ {
+		find(n)
+	}
 }

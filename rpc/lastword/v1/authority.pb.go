@@ -1151,7 +1151,7 @@ func (x *Tenure) GetPrevious() *Ending {
 // Ending tells how a tenure ended.
 type Ending struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// RELEASED, EXPIRED or REVOKED.
+	// RELEASED, EXPIRED, REVOKED or CANCELED.
 	State string `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
 	// Of the tenure that ended.
 	Fence uint64 `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"`

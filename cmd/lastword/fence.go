@@ -1,0 +1,279 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/fence"
+	"github.com/lastword/lastword/fence/sqlfence"
+)
+
+// fenceTimeout bounds a command at a database.
+const fenceTimeout = 30 * time.Second
+
+func (a *app) fenceCommand() *cobra.Command {
+	return group("fence", "the resource side: a fenced database",
+		a.fenceInitCommand(), a.fenceApplyCommand(), a.fenceStatusCommand(), a.fenceLookupCommand())
+}
+
+// within bounds a command by its --timeout.
+func timeoutFlag(cmd *cobra.Command) *time.Duration {
+	timeout := fenceTimeout
+	cmd.Flags().Var(&durationFlag{value: &timeout, least: time.Millisecond, most: time.Hour}, "timeout", "how long the command may take")
+	return &timeout
+}
+
+func (a *app) fenceInitCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "init DSN", Short: "make the fence's tables in a database", Args: want("DSN (sqlite:PATH)"),
+		Long: `Makes the tables of the fence beside the tables of the application, and the file if
+there is none, and sets the file's journal mode to WAL. It may be repeated; it never
+changes a record. DSN is sqlite:PATH.`,
+	}
+	timeout := timeoutFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		path, err := databasePath(cmd, args[0])
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), *timeout)
+		defer cancel()
+		return a.fenceInit(ctx, path)
+	}
+	return cmd
+}
+
+// looking is a command that reads one record.
+type looking struct {
+	op      string
+	domain  string
+	timeout *time.Duration
+}
+
+func (l *looking) flags(cmd *cobra.Command) {
+	cmd.Flags().Var(&idFlag{"domain", &l.domain}, "domain", "of the authority, where the database has RESOURCE in several domains")
+	l.timeout = timeoutFlag(cmd)
+}
+
+// at opens the database, finds the domain and does what is to be done there.
+func (l *looking) at(cmd *cobra.Command, args []string, do func(ctx context.Context, p *sqlfence.Place, key fence.Key) error) error {
+	path, err := databasePath(cmd, args[0])
+	if err != nil {
+		return err
+	}
+	res, err := resource(cmd, args[1])
+	if err != nil {
+		return err
+	}
+	if _, err := lookAt(l.op, path, false); err != nil {
+		return named(err, l.op, res)
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), *l.timeout)
+	defer cancel()
+	g, err := openDatabase(path, true, true)
+	if err != nil {
+		return named(err, l.op, res)
+	}
+	defer g.close()
+	place, err := sqlfence.OpenPlace(ctx, g.db, "")
+	if err != nil {
+		return named(err, l.op, res)
+	}
+	defer func() { _ = place.Close() }()
+	domain, err := g.domainOf(cmd, res, l.domain)
+	if err != nil {
+		return named(err, l.op, res)
+	}
+	return do(ctx, place, fence.Key{Domain: domain, Resource: res})
+}
+
+func (a *app) fenceStatusCommand() *cobra.Command {
+	l := &looking{op: "fence status"}
+	cmd := &cobra.Command{
+		Use: "status DSN RESOURCE", Short: "what the fence has stored for a resource", Args: want("DSN (sqlite:PATH)", "RESOURCE"),
+		Long: `Shows the record of RESOURCE: the highest fence, whose it is, the last number, and what
+was refused. It changes nothing and asks no authority.`,
+	}
+	l.flags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return l.at(cmd, args, func(ctx context.Context, p *sqlfence.Place, key fence.Key) error {
+			seen, err := p.Inspect(ctx, key)
+			if err != nil {
+				return named(err, l.op, key.Resource)
+			}
+			return a.showRecord(key, seen)
+		})
+	}
+	return cmd
+}
+
+// recordJSON is the record of a resource as JSON.
+type recordJSON struct {
+	Domain              string                      `json:"domain"`
+	Resource            string                      `json:"resource"`
+	Exists              bool                        `json:"exists"`
+	Fence               uint64                      `json:"fence,string"`
+	LeaseID             string                      `json:"lease_id"`
+	GrantDigest         string                      `json:"grant_digest"`
+	Root                string                      `json:"root"`
+	LastSeq             uint64                      `json:"last_seq,string"`
+	LastOperation       string                      `json:"last_operation"`
+	LastPayload         string                      `json:"last_payload"`
+	Policy              string                      `json:"policy"`
+	StatusMode          string                      `json:"status_mode"`
+	Frozen              bool                        `json:"frozen"`
+	BundleSequence      uint64                      `json:"bundle_sequence,string"`
+	MinEpoch            uint32                      `json:"min_epoch"`
+	MinPolicyGeneration uint64                      `json:"min_policy_generation,string"`
+	Refusals            map[lastword.Verdict]string `json:"refusals"`
+	Quarantine          []quarantineJSON            `json:"quarantine"`
+}
+
+type quarantineJSON struct {
+	Owner     string `json:"owner"`
+	Operation string `json:"operation"`
+	Fence     uint64 `json:"fence,string"`
+	Payload   string `json:"payload"`
+	Verdict   string `json:"verdict"`
+	Why       string `json:"why"`
+	At        string `json:"at"`
+}
+
+func (a *app) showRecord(key fence.Key, seen fence.Inspection) error {
+	r := seen.Record
+	out := recordJSON{
+		Domain: key.Domain, Resource: string(key.Resource), Exists: r.Exists, Fence: uint64(r.Fence), LeaseID: r.LeaseID,
+		GrantDigest: r.GrantDigest.String(), Root: r.Root.String(), LastSeq: r.LastSeq, LastOperation: r.LastOperation,
+		LastPayload: r.LastPayload.String(), Policy: string(r.Policy), StatusMode: string(r.Status), Frozen: r.Frozen,
+		BundleSequence: r.BundleSequence, MinEpoch: r.MinEpoch, MinPolicyGeneration: r.MinPolicyGeneration,
+		Refusals: map[lastword.Verdict]string{}, Quarantine: []quarantineJSON{},
+	}
+	var refusals []string
+	for _, v := range slices.Sorted(maps.Keys(seen.Refusals)) {
+		out.Refusals[v] = fmt.Sprint(seen.Refusals[v])
+		refusals = append(refusals, fmt.Sprintf("%d %s", seen.Refusals[v], v))
+	}
+	for _, e := range seen.Quarantine {
+		q := quarantineJSON{Owner: e.Claimant, Fence: uint64(e.Fence), Verdict: string(e.Verdict), Why: e.Why, At: e.At.UTC().Format(time.RFC3339)}
+		if e.Quarantine != nil {
+			q.Operation, q.Payload = e.Quarantine.Operation, e.Quarantine.Payload.String()
+		}
+		out.Quarantine = append(out.Quarantine, q)
+	}
+	state, seq := "guarded", ""
+	switch {
+	case !r.Exists:
+		state = "no record: nothing was ever admitted here"
+	case r.Frozen:
+		state = "FROZEN"
+	}
+	if r.Exists {
+		seq = fmt.Sprint(r.LastSeq)
+	}
+	return a.answer(out, row{"resource", string(key.Resource)}, row{"domain", key.Domain}, row{"state", state},
+		row{"fence", fenceText(r.Fence)}, row{"lease id", r.LeaseID}, row{"last seq", seq}, row{"last operation", r.LastOperation},
+		row{"policy", string(r.Policy)}, row{"status mode", string(r.Status)}, row{"root", r.Root.String()},
+		row{"refused", strings.Join(refusals, ", ")}, row{"quarantined", countText(len(out.Quarantine))})
+}
+
+func countText(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return number(n)
+}
+
+func (a *app) fenceLookupCommand() *cobra.Command {
+	l := &looking{op: "fence lookup"}
+	var operation string
+	cmd := &cobra.Command{
+		Use: "lookup DSN RESOURCE --op ID", Short: "the receipt of one operation", Args: want("DSN (sqlite:PATH)", "RESOURCE"),
+		Long: `Shows the receipt of an operation, if there is one; otherwise the exit code is 1. It
+changes nothing. No receipt is no proof that the operation had no effect while its
+transaction may still be under way: the same tenure applies it again, unchanged.`,
+	}
+	cmd.Flags().Var(&idFlag{"operation", &operation}, "op", "operation id (required)")
+	l.flags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if operation == "" {
+			return usage(cmd, "no --op ID given")
+		}
+		return l.at(cmd, args, func(ctx context.Context, p *sqlfence.Place, key fence.Key) error {
+			r, found, err := p.Find(ctx, key, operation)
+			if err != nil {
+				return named(err, l.op, key.Resource)
+			}
+			if found {
+				return a.showReceipt(r, true)
+			}
+			if err := a.answer(struct {
+				Found     bool   `json:"found"`
+				Resource  string `json:"resource"`
+				Operation string `json:"operation"`
+			}{false, string(key.Resource), operation}, row{"no receipt", operation}, row{"resource", string(key.Resource)},
+				row{"note", "no proof that it had no effect while its transaction may be under way"}); err != nil {
+				return err
+			}
+			return quietly{exitFailed}
+		})
+	}
+	return cmd
+}
+
+// receiptJSON is a receipt as JSON.
+type receiptJSON struct {
+	Verdict     lastword.Verdict `json:"verdict,omitempty"`
+	Found       bool             `json:"found,omitempty"`
+	Domain      string           `json:"domain"`
+	Resource    string           `json:"resource"`
+	Operation   string           `json:"operation"`
+	Payload     string           `json:"payload"`
+	Fence       uint64           `json:"fence,string"`
+	Seq         uint64           `json:"seq,string"`
+	LeaseID     string           `json:"lease_id"`
+	GrantDigest string           `json:"grant_digest"`
+	Owner       string           `json:"owner"`
+	Caller      string           `json:"caller"`
+	Root        string           `json:"root"`
+	Result      []byte           `json:"result"`
+	AppliedAt   string           `json:"applied_at"`
+}
+
+// showReceipt prints a receipt: of a write with its verdict, of a lookup without.
+func (a *app) showReceipt(r lastword.Receipt, lookedUp bool) error {
+	out := receiptJSON{
+		Verdict: r.Verdict, Domain: r.Domain, Resource: string(r.Resource), Operation: r.Operation, Payload: r.Payload.String(),
+		Fence: uint64(r.Fence), Seq: r.Seq, LeaseID: r.LeaseID, GrantDigest: r.GrantDigest.String(), Owner: r.Owner, Caller: r.Caller,
+		Root: r.Root.String(), Result: r.Result, AppliedAt: r.AppliedAt.UTC().Format(time.RFC3339Nano),
+	}
+	if out.Result == nil {
+		out.Result = []byte{}
+	}
+	first := row{string(r.Verdict), string(r.Resource)}
+	note := ""
+	switch {
+	case lookedUp:
+		out.Verdict, out.Found, first = "", true, row{"receipt", string(r.Resource)}
+	case r.Verdict == lastword.Replayed:
+		note = "this operation had its effect before; nothing ran now, and this is its first receipt"
+	}
+	return a.answer(out, first, row{"operation", r.Operation}, row{"fence", fenceText(r.Fence)}, row{"seq", fmt.Sprint(r.Seq)},
+		row{"owner", r.Owner}, row{"rows", rowsText(r.Result)}, row{"applied at", out.AppliedAt}, row{"note", note})
+}
+
+// rowsText reads the result that this program's own writes have.
+func rowsText(result []byte) string {
+	var rows []int64
+	if json.Unmarshal(result, &rows) != nil {
+		return ""
+	}
+	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(rows)), " "), "[]")
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/fence"
+	"github.com/lastword/lastword/fence/sqlfence"
+	"github.com/lastword/lastword/grant"
+)
+
+const applyLong = `Makes one fenced write: the check of the grant, the statements and the receipt are one
+transaction of the database. A refusal changes nothing and has exit code 124, with the
+verdict (STALE_OWNER, CONFLICT, …) in its line. Repeated with the same operation id
+and the same statements it runs nothing and answers REPLAYED, exit code 0.
+
+--sql may be given several times; each text may hold several statements, and all run
+in order or none. They cannot begin or end a transaction, attach files, set pragmas or
+change the fence's own tables. What the receipt calls payload is the sha256 of the
+texts, divided by zero bytes: of one text, of exactly its bytes.
+
+Whom to believe comes from the authority (--authority), which is also asked whether
+the lease is still held, before the write. --status-mode fence-only leaves that
+question out. --bundle FILE takes the trust bundle from a file, asks nobody, and needs
+fence-only: a write of a lease that has lapsed or was revoked is then admitted until
+a newer fence has reached the record. A record's status mode is never loosened.
+
+Exit code 123 leaves open whether it was written: run it again, unchanged.`
+
+// application is one fence apply.
+type application struct {
+	app       *app
+	cmd       *cobra.Command
+	remote    *remote
+	path      string // of the grant file
+	bundle    string
+	operation string
+	texts     []string
+	seq       uint64
+	policy    string
+	mode      string
+	resource  lastword.Resource
+}
+
+func (a *app) fenceApplyCommand() *cobra.Command {
+	p := &application{app: a, mode: string(fence.Query)}
+	cmd := &cobra.Command{
+		Use: "apply DSN RESOURCE --grant FILE --op ID --sql STATEMENT", Short: "one fenced write", Long: applyLong,
+		Args:    want("DSN (sqlite:PATH)", "RESOURCE"),
+		Example: "  lastword fence apply sqlite:app.db doc/a --grant a.grant --op settle-4711 --sql \"UPDATE doc SET body = 'new' WHERE id = 'a'\"",
+	}
+	f := cmd.Flags()
+	f.StringVar(&p.path, "grant", "", "`FILE` that acquire made (required)")
+	f.Var(&idFlag{"operation", &p.operation}, "op", "operation id: the business intent, the same for every retry (required)")
+	f.StringArrayVar(&p.texts, "sql", nil, "`STATEMENT` to run (required, repeatable)")
+	f.Var(&seqFlag{&p.seq}, "seq", "number of the write inside the tenure (default: the record's next one)")
+	f.Var(&choiceFlag{&p.policy, []string{string(fence.Ordered), string(fence.Latest), string(fence.Once)}}, "policy",
+		"order rule: ordered, latest or once (default: the record's, ordered for a new one)")
+	f.Var(&choiceFlag{&p.mode, []string{string(fence.Query), string(fence.FenceOnly)}}, "status-mode", "query or fence-only")
+	f.StringVar(&p.bundle, "bundle", "", "trust bundle `FILE`, offline; needs --status-mode fence-only")
+	p.remote = a.remoteFlags(cmd)
+	p.remote.timeout = fenceTimeout
+	f.Lookup("timeout").DefValue, f.Lookup("timeout").Usage = fenceTimeout.String(), "how long the command may take"
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		p.cmd = cmd
+		return p.run(cmd.Context(), args)
+	}
+	return cmd
+}
+
+func (p *application) check() error {
+	switch {
+	case p.path == "":
+		return usage(p.cmd, "no --grant FILE given")
+	case p.operation == "":
+		return usage(p.cmd, "no --op ID given")
+	case len(p.texts) == 0:
+		return usage(p.cmd, "no --sql STATEMENT given")
+	case p.bundle != "" && p.mode != string(fence.FenceOnly):
+		return usage(p.cmd, "--bundle asks nobody whether the lease is held: it needs --status-mode fence-only")
+	case p.bundle != "" && p.cmd.Flags().Changed("authority"):
+		return usage(p.cmd, "want --authority or --bundle, not both")
+	}
+	for i, text := range p.texts {
+		if strings.TrimSpace(text) == "" || strings.ContainsRune(text, 0) {
+			return usage(p.cmd, "--sql number %d is empty or has a zero byte", i+1)
+		}
+	}
+	return nil
+}
+
+func (p *application) run(ctx context.Context, args []string) error {
+	path, err := databasePath(p.cmd, args[0])
+	if err != nil {
+		return err
+	}
+	if p.resource, err = resource(p.cmd, args[1]); err != nil {
+		return err
+	}
+	if err := p.check(); err != nil {
+		return err
+	}
+	f, err := readGrantFile("apply", p.path)
+	if err != nil {
+		return named(err, "apply", p.resource)
+	}
+	if _, err := lookAt("apply", path, false); err != nil {
+		return named(err, "apply", p.resource)
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.remote.timeout)
+	defer cancel()
+	cfg, done, err := p.trust(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	receipt, err := p.apply(ctx, path, cfg, f.Grant)
+	if err != nil {
+		return p.refused(err)
+	}
+	return p.app.showReceipt(receipt, false)
+}
+
+// trust says whom the gate believes: the authority, or a bundle in a file.
+func (p *application) trust(ctx context.Context) (cfg fence.Config, done func(), err error) {
+	cfg = fence.Config{Mode: fence.StatusMode(p.mode), Policy: fence.Policy(p.policy)}
+	var source grant.BundleSource
+	done = func() {}
+	if p.bundle != "" {
+		if source, err = bundleFile(p.bundle); err != nil {
+			return cfg, done, named(err, "apply", p.resource)
+		}
+	} else {
+		c, err := p.app.dial(p.cmd, p.remote)
+		if err != nil {
+			return cfg, done, err
+		}
+		done = func() { _ = c.Close() }
+		source = grant.FetchBundle(c.Bundle)
+		cfg.Status = c // in fence-only mode it is asked about a jump alone
+	}
+	b, err := source.Bundle(ctx, false)
+	if err == nil {
+		cfg.Domain = b.Domain()
+		cfg.Verifier, err = grant.NewVerifier(b.Domain(), source, grant.VerifierConfig{})
+	}
+	if err != nil {
+		done()
+		return cfg, func() {}, p.remote.unreached(named(err, "apply", p.resource))
+	}
+	return cfg, done, nil
+}
+
+func bundleFile(path string) (grant.BundleSource, error) {
+	b, err := readSmall(path, grant.MaxBundleBytes)
+	if err == nil {
+		var bundle grant.Bundle
+		if bundle, err = grant.ParseBundle(b); err == nil {
+			return grant.StaticBundle(bundle), nil
+		}
+	}
+	return nil, &lastword.Error{
+		Code: lastword.CodeInvalid, Op: "apply", Message: "bundle file " + path + ": " + reason(err),
+		Hint: "the trust bundle is what the authority's call Bundle returns",
+	}
+}
+
+func (p *application) apply(ctx context.Context, path string, cfg fence.Config, signed string) (lastword.Receipt, error) {
+	var none lastword.Receipt
+	db, err := openDatabase(path, true, true)
+	if err != nil {
+		return none, err
+	}
+	defer db.close()
+	guard := &sqlGuard{}
+	f, err := sqlfence.New(ctx, db.db, sqlfence.Config{Config: cfg})
+	if err != nil {
+		return none, named(err, "apply", p.resource)
+	}
+	defer func() { _ = f.Close() }()
+	if err := guard.arm(ctx, db.db); err != nil {
+		return none, named(err, "apply", p.resource)
+	}
+	payload := []byte(strings.Join(p.texts, "\x00"))
+	call := fence.Call{
+		Resource: p.resource, Content: payload,
+		Mutation: lastword.Mutation{Grant: signed, Seq: p.seq, Operation: p.operation},
+	}
+	return fence.Apply(ctx, f.Gate(), f.Place(), call, func(ctx context.Context, tx *sqlfence.Tx) ([]byte, error) {
+		return guard.run(ctx, tx.SQL(), p.texts)
+	})
+}
+
+// refused prints the verdict of a refusal as the answer it is, before the error.
+func (p *application) refused(err error) error {
+	e, ok := asError(err)
+	if ok && e.Op == opStatement { // what the gate says around it is in it already
+		e.Op, e.Resource = "apply", p.resource
+		return e
+	}
+	if !ok || exitCode(err) != exitRefused || !p.app.json {
+		return err
+	}
+	if printed := p.app.object(struct {
+		Verdict   lastword.Code `json:"verdict"`
+		Resource  string        `json:"resource"`
+		Operation string        `json:"operation"`
+		Fence     uint64        `json:"fence,string"`
+	}{e.Code, string(p.resource), p.operation, uint64(e.Fence)}); printed != nil {
+		return printed
+	}
+	return err
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/fence/sqlfence"
+	"github.com/lastword/lastword/internal/sqldb"
+)
+
+// guarded is the database of a resource, opened for one command.
+type guarded struct {
+	path string
+	db   *sql.DB
+}
+
+// databasePath reads the argument DSN. Other engines come with packages of their own.
+func databasePath(cmd *cobra.Command, dsn string) (string, error) {
+	scheme, path, ok := strings.Cut(dsn, ":")
+	if !ok || scheme != "sqlite" {
+		return "", usage(cmd, "database %q: this program knows sqlite:PATH only", clip(dsn))
+	}
+	if path == "" || strings.ContainsAny(path, "?#\x00") {
+		return "", usage(cmd, "database %q: want the path of a file, without ? and #", clip(dsn))
+	}
+	return path, nil
+}
+
+// lookAt refuses what cannot be a database file before anything is opened.
+func lookAt(op, path string, create bool) (exists bool, err error) {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return false, badDatabase(op, path, "it is a directory", "name a file in it")
+	case err == nil && !info.Mode().IsRegular():
+		return false, badDatabase(op, path, "it is not a regular file", "")
+	case err == nil:
+		return true, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return false, badDatabase(op, path, pathless(err).Error(), "")
+	case !create:
+		return false, badDatabase(op, path, "there is no such file", "lastword fence init makes one")
+	}
+	if dir, err := os.Stat(filepath.Dir(path)); err != nil || !dir.IsDir() {
+		return false, badDatabase(op, path, "its directory is not there", "make it first")
+	}
+	return false, nil
+}
+
+func badDatabase(op, path, why, hint string) error {
+	return &lastword.Error{Code: lastword.CodeInvalid, Op: op, Message: fmt.Sprintf("database %s: %s", path, why), Hint: hint}
+}
+
+// openDatabase opens one connection: the guard of --sql belongs to it. untouched
+// leaves the journal mode alone, which is a property of the file.
+func openDatabase(path string, existing, untouched bool) (*guarded, error) {
+	db, err := sqldb.OpenSQLite(sqldb.SQLiteConfig{Driver: "sqlite", Path: path, Existing: existing, Untouched: untouched})
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	db.SetMaxIdleConns(1)
+	return &guarded{path: path, db: db}, nil
+}
+
+func (g *guarded) close() { _ = g.db.Close() } // everything that counts was committed before
+
+// fenceInit makes the tables. Only then is the journal mode changed: a file that is
+// refused stays as it was.
+func (a *app) fenceInit(ctx context.Context, path string) error {
+	const op = "fence init"
+	exists, err := lookAt(op, path, true)
+	if err != nil {
+		return err
+	}
+	if err := initialise(ctx, path, exists); err != nil {
+		if !exists {
+			err = errors.Join(err, removeNew(path))
+		}
+		return named(err, op, "")
+	}
+	made := ""
+	if !exists {
+		made = "the file was made"
+	}
+	return a.answer(struct {
+		Initialized bool   `json:"initialized"`
+		Database    string `json:"database"`
+		Created     bool   `json:"created"`
+		JournalMode string `json:"journal_mode"`
+	}{true, path, !exists, "wal"}, row{"initialized", path}, row{"journal", "wal"}, row{"new", made})
+}
+
+func initialise(ctx context.Context, path string, exists bool) error {
+	first, err := openDatabase(path, exists, true)
+	if err != nil {
+		return err
+	}
+	defer first.close()
+	if err := sqlfence.Init(ctx, first.db); err != nil {
+		return err
+	}
+	first.close()
+	second, err := openDatabase(path, true, false)
+	if err != nil {
+		return err
+	}
+	defer second.close()
+	return second.db.PingContext(ctx)
+}
+
+// removeNew takes away what a failed init has made.
+func removeNew(path string) error {
+	var errs []error
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
+		if err := os.Remove(path + suffix); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// domains are the domains of which the database has a record or receipt of r.
+func (g *guarded) domains(ctx context.Context, r lastword.Resource) (all []string, err error) {
+	rows, err := g.db.QueryContext(ctx, `SELECT domain FROM lastword_fence WHERE resource = ?1
+UNION SELECT domain FROM lastword_receipt WHERE resource = ?1
+UNION SELECT domain FROM lastword_refusal WHERE resource = ?1 ORDER BY 1`, string(r))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var d string
+		if err := rows.Scan(&d); err != nil {
+			return nil, err
+		}
+		all = append(all, d)
+	}
+	return slices.Compact(all), rows.Err()
+}
+
+// domainOf is the domain that the caller named, or the only one there is; "" if there
+// is none.
+func (g *guarded) domainOf(cmd *cobra.Command, r lastword.Resource, named string) (string, error) {
+	if named != "" {
+		return named, nil
+	}
+	all, err := g.domains(cmd.Context(), r)
+	switch {
+	case err != nil:
+		return "", err
+	case len(all) == 0:
+		return "", nil
+	case len(all) > 1:
+		return "", usage(cmd, "the database has %s in %d domains, %q: choose one with --domain", quoted(string(r)), len(all), all)
+	}
+	return all[0], nil
+}

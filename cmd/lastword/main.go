@@ -1,0 +1,76 @@
+// Command lastword runs an authority, takes and gives up leases, and makes fenced
+// writes from a shell. docs/cli.md has the exit codes, the JSON and the grant file.
+//
+// # Guarantees
+//
+// A command that fails leaves no file behind that it would have written. "The other
+// side said no" and "there was no answer" have different exit codes. Errors are one
+// line on stderr and never hold a grant or a key.
+//
+// # Not guaranteed
+//
+// A command ends, and with it what it knew: acquire does not renew, and a fence that
+// was printed may be overtaken by the time that it is read.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+// version is set by the build (-ldflags '-X main.version=v1.2.3').
+var version string
+
+func main() { os.Exit(program()) }
+
+// program runs the command line of this process. The first SIGINT or SIGTERM ends
+// the context; after that a signal ends the process at once, as if nobody listened.
+func program() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)()
+	return run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
+}
+
+// run is one command: arguments and environment in, exit code out.
+func run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{env: environment(env), stdin: stdin, stdout: stdout, stderr: stderr, json: wantsJSON(args)}
+	root := a.root()
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	return a.report(cmd, err)
+}
+
+// environment looks a variable up; one that is empty counts as not set.
+func environment(env []string) func(name string) (value string, ok bool) {
+	return func(name string) (value string, ok bool) {
+		for _, e := range env {
+			if v, found := strings.CutPrefix(e, name+"="); found {
+				value = v // the last one counts, as for a child process
+			}
+		}
+		return value, value != ""
+	}
+}
+
+// wantsJSON finds -o json in arguments that may not parse, because the error about
+// them has to come as JSON, too.
+func wantsJSON(args []string) bool {
+	for i, arg := range args {
+		switch arg {
+		case "--":
+			return false
+		case "-ojson", "-o=json", "--output=json":
+			return true
+		case "-o", "--output":
+			if i+1 < len(args) && args[i+1] == "json" {
+				return true
+			}
+		}
+	}
+	return false
+}

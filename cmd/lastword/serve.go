@@ -1,0 +1,168 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/server"
+)
+
+const serveLong = `Runs the authority of one domain on an embedded SQLite file until SIGINT or SIGTERM;
+it then answers the calls under way and ends with exit code 0. A second signal ends
+it at once. Until callers have identities it listens on loopback only.
+
+Every flag can also be given as an environment variable: --grpc is LASTWORD_GRPC,
+--on-regression is LASTWORD_ON_REGRESSION, and so on. A flag wins over its variable.
+LASTWORD_LOCK_DELAY takes several delays, divided by commas.
+
+Logs go to stderr. On stdout, the line 'ready ADDRESS' says that calls are answered;
+with -o json it is one object with ready, grpc, domain, epoch and the files.
+
+The key file is made at the first start. The witness remembers which epoch the store
+had: a store that was put back from a copy is refused (exit code 124) until an
+operator has looked and starts once with --on-regression=advance. Keep it on another
+volume than the store.`
+
+func (a *app) serveCommand() *cobra.Command {
+	cfg := server.Config{GRPC: server.DefaultGRPC, OnRegression: "stop"}
+	delays := &delayFlag{value: &cfg.LockDelay}
+	cmd := &cobra.Command{
+		Use: "serve --store sqlite:PATH --domain NAME", Short: "run an authority", Long: serveLong, Args: want(),
+		Example: "  lastword serve --store sqlite:lastword.db --domain demo",
+	}
+	f := cmd.Flags()
+	f.StringVar(&cfg.Store, "store", "", "where the state is kept: sqlite:`PATH` (required)")
+	f.Var(&idFlag{"domain", &cfg.Domain}, "domain", "the set of resources it issues fences for (required)")
+	f.StringVar(&cfg.GRPC, "grpc", server.DefaultGRPC, "listen `ADDR`; port 0 takes a free one")
+	f.StringVar(&cfg.KeyFile, "key", "", "signing key `FILE` (default: the store's path with .key)")
+	f.StringVar(&cfg.Witness, "witness", "", "file:`PATH` (default: the store's path with .witness)")
+	f.Var(&choiceFlag{&cfg.OnRegression, []string{"stop", "advance"}}, "on-regression", "what to do when the store went back: stop or advance")
+	f.Var(delays, "lock-delay", "PREFIX=DURATION: time between an expiry and the next grant (repeatable)")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := a.fromEnvironment(cmd); err != nil {
+			return err
+		}
+		for _, need := range []struct{ value, what string }{{cfg.Store, "--store sqlite:PATH"}, {cfg.Domain, "--domain NAME"}} {
+			if need.value == "" {
+				return usage(cmd, "no %s given", need.what)
+			}
+		}
+		cfg.Logger = slog.New(slog.NewTextHandler(a.stderr, nil))
+		s, err := server.Open(cmd.Context(), cfg)
+		if err != nil {
+			return err
+		}
+		if err := a.ready(s, cfg.Domain); err != nil {
+			_ = s.Close() // what counts is that nobody could be told
+			return err
+		}
+		return s.Serve(cmd.Context())
+	}
+	return cmd
+}
+
+// fromEnvironment sets the flags of a command that were not given from LASTWORD_….
+func (a *app) fromEnvironment(cmd *cobra.Command) error {
+	var failed error
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		name := "LASTWORD_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		value, ok := a.env(name)
+		if failed != nil || f.Changed || !ok || f.Name == "help" {
+			return
+		}
+		values := []string{value}
+		if _, several := f.Value.(*delayFlag); several {
+			values = strings.Split(value, ",")
+		}
+		for _, v := range values {
+			if err := f.Value.Set(v); err != nil {
+				failed = usage(cmd, "%s: %s", name, reason(err))
+				return
+			}
+		}
+	})
+	return failed
+}
+
+// readiness is the ready line of serve as JSON.
+type readiness struct {
+	Ready   bool   `json:"ready"`
+	GRPC    string `json:"grpc"`
+	Domain  string `json:"domain"`
+	Epoch   uint32 `json:"epoch"`
+	Store   string `json:"store"`
+	Key     string `json:"key"`
+	Witness string `json:"witness"`
+}
+
+func (a *app) ready(s *server.Server, domain string) error {
+	epoch, err := s.Authority().Epoch()
+	if err != nil {
+		return err
+	}
+	files, addr := s.Files(), s.Addr().String()
+	at := ""
+	if addr != server.DefaultGRPC {
+		at = " --authority " + addr
+	}
+	if err := a.answer(readiness{true, addr, domain, epoch, files.Store, files.Key, files.Witness},
+		row{"domain", domain}, row{"epoch", fmt.Sprint(epoch)}, row{"grpc", addr + ", plain text, loopback only"},
+		row{"store", files.Store}, row{"key", files.Key}, row{"witness", files.Witness},
+	); err != nil || a.json {
+		return err
+	}
+	_, err = fmt.Fprintf(a.stdout, `
+try
+  lastword acquire demo/hello --ttl 5m --grant hello.grant%[1]s
+  lastword status demo/hello%[1]s
+  lastword release --grant hello.grant%[1]s
+
+ready %[2]s
+`, at, addr)
+	return err
+}
+
+// delayFlag is --lock-delay.
+type delayFlag struct{ value *map[string]time.Duration }
+
+func (f *delayFlag) String() string {
+	if f.value == nil {
+		return ""
+	}
+	var all []string
+	for _, prefix := range slices.Sorted(maps.Keys(*f.value)) {
+		all = append(all, prefix+"="+(*f.value)[prefix].String())
+	}
+	return strings.Join(all, ",")
+}
+func (f *delayFlag) Type() string { return "DELAY" }
+func (f *delayFlag) Set(s string) error {
+	at := strings.LastIndexByte(s, '=')
+	if at < 0 {
+		return fmt.Errorf("%q: want PREFIX=DURATION, such as jobs/=5s", clip(s))
+	}
+	prefix := s[:at]
+	if err := lastword.CheckID("prefix", prefix); err != nil {
+		return err
+	}
+	delay := time.Duration(0)
+	if err := (&durationFlag{value: &delay, most: 24 * time.Hour}).Set(s[at+1:]); err != nil {
+		return err
+	}
+	if _, twice := (*f.value)[prefix]; twice {
+		return fmt.Errorf("the prefix %q is there twice", clip(prefix))
+	}
+	if *f.value == nil {
+		*f.value = map[string]time.Duration{}
+	}
+	(*f.value)[prefix] = delay
+	return nil
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"modernc.org/sqlite"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/internal/sqldb"
+)
+
+// sqlGuard keeps the statements of --sql inside the transaction that the fence
+// opened. SQLite asks it about every statement that it compiles, so nothing has to be
+// guessed from the text: transaction control, other files, settings and our own
+// tables are refused while the statements run. It belongs to one connection and one
+// goroutine.
+type sqlGuard struct {
+	on      bool
+	refused string // what was refused last
+}
+
+// arm puts the guard on the only connection of the pool.
+func (g *sqlGuard) arm(ctx context.Context, db *sql.DB) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() // back to the pool
+	return conn.Raw(func(c any) error {
+		r, ok := c.(sqlite.AuthorizerRegisterer)
+		if !ok {
+			return fmt.Errorf("the SQLite driver has no authorizer")
+		}
+		return r.RegisterAuthorizer(g.authorize)
+	})
+}
+
+func (g *sqlGuard) authorize(action sqlite.AuthorizerActionCode, arg1, arg2, _, _ string) sqlite.AuthorizerReturnCode {
+	if !g.on {
+		return sqlite.AuthorizerOK
+	}
+	if why := refusedAction(action, arg1, arg2); why != "" {
+		g.refused = why
+		return sqlite.AuthorizerDeny
+	}
+	return sqlite.AuthorizerOK
+}
+
+// refusedAction says what is wrong with an action, "" if nothing is.
+func refusedAction(action sqlite.AuthorizerActionCode, arg1, arg2 string) string {
+	switch action {
+	case sqlite.AuthTransaction:
+		return arg1 // BEGIN, COMMIT, ROLLBACK
+	case sqlite.AuthSavepoint:
+		if arg1 == "BEGIN" {
+			return "SAVEPOINT"
+		}
+		return arg1 // RELEASE, ROLLBACK
+	case sqlite.AuthAttach:
+		return "ATTACH"
+	case sqlite.AuthDetach:
+		return "DETACH"
+	case sqlite.AuthPragma:
+		return "PRAGMA " + arg1
+	case sqlite.AuthFunction:
+		if strings.EqualFold(arg2, "load_extension") {
+			return "load_extension"
+		}
+	case sqlite.AuthRead, sqlite.AuthSelect, sqlite.AuthRecursive:
+	default:
+		// Whatever else changes something names it in one of the two.
+		for _, name := range []string{arg1, arg2} {
+			if strings.HasPrefix(strings.ToLower(name), sqldb.Prefix) {
+				return "a change of " + name
+			}
+		}
+	}
+	return ""
+}
+
+// opStatement marks an error about a text of --sql.
+const opStatement = "statement"
+
+// canary has to be refused: if it is not, the guard is not on this connection.
+const canary = "SAVEPOINT lastword_guard"
+
+// run executes the statements inside tx, in order, and returns for each text how many
+// rows its last statement changed.
+func (g *sqlGuard) run(ctx context.Context, tx *sql.Tx, texts []string) ([]byte, error) {
+	g.on, g.refused = true, ""
+	defer func() { g.on = false }()
+	if _, err := tx.ExecContext(ctx, canary); err == nil {
+		return nil, &lastword.Error{Code: lastword.CodeInternal, Op: "apply", Message: "the guard of --sql is not on this connection", Hint: "nothing was written; try again"}
+	}
+	g.refused = ""
+	rows := make([]int64, len(texts))
+	for i, text := range texts {
+		result, err := tx.ExecContext(ctx, text)
+		if err != nil {
+			return nil, g.explain(i, len(texts), err)
+		}
+		if rows[i], err = result.RowsAffected(); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(rows)
+}
+
+func (g *sqlGuard) explain(i, n int, err error) error {
+	which := "--sql"
+	if n > 1 {
+		which = fmt.Sprintf("--sql number %d", i+1)
+	}
+	if g.refused == "" {
+		return fmt.Errorf("%s: %w", which, err)
+	}
+	return &lastword.Error{
+		Code: lastword.CodeInvalid, Op: opStatement,
+		Message: fmt.Sprintf("%s: %s is not admitted in a fenced write", which, g.refused),
+		Hint:    "nothing was written; the fence begins and ends the transaction, and its tables are its own",
+	}
+}

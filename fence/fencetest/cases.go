@@ -1,0 +1,38 @@
+package fencetest
+
+import "slices"
+
+// cases are all rules that the kit proves, in the order of the protocol.
+func cases() []testCase {
+	return slices.Concat(fencingCases(), proofCases(), statusCases(), intentCases(),
+		orderCases(), atomicCases(), recordCases(), evidenceCases(), nameCases(),
+		tableCases(), historyCases())
+}
+
+func needsWithin(s Subject) string {
+	if s.Within == nil {
+		return "transaction of the caller's own (Within)"
+	}
+	return ""
+}
+
+func needsPrune(s Subject) string {
+	if s.Prune == nil {
+		return "pruning of receipts (Prune)"
+	}
+	return ""
+}
+
+func needsClose(s Subject) string {
+	if s.Close == nil {
+		return "closing of a record (Close)"
+	}
+	return ""
+}
+
+func needsLose(s Subject) string {
+	if s.Lose == nil {
+		return "loss of a record (Lose)"
+	}
+	return ""
+}

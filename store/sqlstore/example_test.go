@@ -1,0 +1,60 @@
+package sqlstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/store"
+	"github.com/lastword/lastword/store/sqlstore"
+	_ "modernc.org/sqlite" // the caller brings the driver
+)
+
+func ExampleOpen() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	ctx := context.Background()
+
+	s, err := sqlstore.Open(ctx, filepath.Join(dir, "authority.db"), sqlstore.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer s.Close()
+
+	header := store.Header{Exists: true, Identity: "example"}
+	record := store.Record{Resource: "doc/1", Revision: 1, Counter: 1}
+	applied, err := s.Commit(ctx,
+		store.Step{Create: true, Header: &header},
+		store.Step{Epoch: 0, Record: &record},
+		store.Step{Epoch: 0, Record: &record}) // on a view that is old by now
+	switch {
+	case errors.Is(err, lastword.ErrUnknownOutcome):
+		fmt.Println("it may have been written: read again before anything else")
+	case err != nil:
+		fmt.Println("nothing was written:", err)
+	default:
+		fmt.Println("durable:", applied)
+	}
+
+	view, err := s.Read(ctx, store.Query{Resource: "doc/1"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("revision", view.Entries[0].Record.Revision)
+
+	_, err = sqlstore.Open(ctx, filepath.Join(dir, "authority.db"), sqlstore.Config{})
+	fmt.Println("a second one is refused:", errors.Is(err, lastword.ErrUnavailable))
+	// Output:
+	// durable: [true true false]
+	// revision 1
+	// a second one is refused: true
+}
