@@ -37,7 +37,7 @@ type call struct {
 	// begins to decide, or the caller, when it gives up. A call that the caller
 	// took had no effect and will have none.
 	taken atomic.Bool
-	done  chan result // receives exactly one result, if the loop took the call
+	done  chan *result // receives exactly one result, if the loop took the call
 	// refused is the last HELD answer, made durable, of a call that waits.
 	refused atomic.Pointer[result]
 	// over says that the caller waits no longer: the loop, when it gives the call
@@ -49,7 +49,7 @@ type call struct {
 }
 
 func newCall(k kind, owner string, q store.Query) *call {
-	return &call{kind: k, owner: owner, query: q, done: make(chan result, 1)}
+	return &call{kind: k, owner: owner, query: q, done: make(chan *result, 1)}
 }
 
 // result is what the loop found out for a call, made durable if it had to be.
@@ -67,7 +67,7 @@ type result struct {
 	err      error
 }
 
-func (c *call) finish(r result) { c.done <- r }
+func (c *call) finish(r result) { c.done <- &r }
 
 // submit hands a call to the loop and waits for its result, for ctx, or for the
 // end of its waiting.
@@ -88,7 +88,7 @@ func (l *loop) submit(ctx context.Context, c *call, wait time.Duration) (result,
 	for {
 		select {
 		case r := <-c.done:
-			return r, r.err
+			return *r, r.err
 		case <-late:
 			late = nil
 			c.over.Store(true)
@@ -125,7 +125,7 @@ func (l *loop) giveBack(c *call) {
 func (l *loop) undecided(c *call, cause error) (result, error) {
 	select {
 	case r := <-c.done:
-		return r, r.err
+		return *r, r.err
 	default:
 		return result{}, &lastword.Error{
 			Code: lastword.CodeUnknown, Message: "the call ended while the step was being committed", Err: cause,

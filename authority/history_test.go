@@ -1,0 +1,385 @@
+package authority_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/authority"
+)
+
+// A history is checked against a model of one resource that knows no time: an open
+// tenure may lapse at any moment, so the model takes an expiry wherever an answer
+// needs one, and nowhere else. That none comes too early is checked beside it: no
+// tenure is taken over within what its holder was told (R8, R25).
+
+type act struct {
+	kind  string // acquire, renew, release, complete, cancel, status
+	owner string
+	id    string
+	fence lastword.Token // of the tenure that is named
+}
+
+type reply struct {
+	code  lastword.Code // "" is yes; UNKNOWN may have happened or not
+	fence lastword.Token
+	asked lastword.State
+}
+
+// ledger is the model's state: comparable by its text.
+type ledger struct {
+	next     int               // index of the next fence
+	holder   string            // request of the open tenure, "" if there is none
+	fence    int               // its index
+	requests map[string]string // how the tenure of each known request is: fence and state
+}
+
+func (l ledger) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d %s %d", l.next, l.holder, l.fence)
+	for _, k := range slices.Sorted(maps.Keys(l.requests)) {
+		fmt.Fprintf(&b, " %s=%s", k, l.requests[k])
+	}
+	return b.String()
+}
+
+func (l ledger) with(id, state string) ledger {
+	l.requests = maps.Clone(l.requests)
+	l.requests[id] = state
+	return l
+}
+
+func (l ledger) ended(how string) ledger {
+	if l.holder == "" {
+		return l
+	}
+	l = l.with(l.holder, fmt.Sprint(l.fence, " ", how))
+	l.holder = ""
+	return l
+}
+
+// model is one resource; fences of all epochs are numbered in their order.
+func model(order map[lastword.Token]int) porcupine.NondeterministicModel {
+	return porcupine.NondeterministicModel{
+		Init: func() []any { return []any{ledger{next: 1, requests: map[string]string{}}} },
+		Step: func(state, input, output any) []any {
+			l, in, out := state.(ledger), input.(act), output.(reply)
+			var next []any
+			for _, from := range []ledger{l, l.ended("EXPIRED")} {
+				for _, to := range from.after(in, out, order) {
+					next = append(next, to)
+				}
+				if l.holder == "" {
+					break
+				}
+			}
+			return next
+		},
+		Equal: func(a, b any) bool { return a.(ledger).String() == b.(ledger).String() },
+	}
+}
+
+// after is what the ledger can be once in was answered with out.
+func (l ledger) after(in act, out reply, order map[lastword.Token]int) []ledger {
+	if out.code == lastword.CodeUnavailable {
+		return []ledger{l}
+	}
+	did := l.did(in, order[out.fence])
+	switch {
+	case out.code == lastword.CodeUnknown:
+		if in.kind == "acquire" { // with whatever fence
+			did = l.did(in, 0)
+		}
+		return append(did, l)
+	case out.code == "":
+		if in.kind == "status" {
+			return l.asked(in, out)
+		}
+		return did
+	}
+	return l.refused(in, out.code)
+}
+
+// did is the ledger after in was done; fence 0 is any.
+func (l ledger) did(in act, fence int) []ledger {
+	key := in.owner + "/" + in.id
+	known, seen := l.requests[key]
+	open := l.holder == key
+	switch in.kind {
+	case "acquire":
+		if open && (fence == 0 || fence == l.fence) {
+			return []ledger{l} // the same grant again
+		}
+		if seen || l.holder != "" || fence != 0 && fence != l.next {
+			return nil
+		}
+		l.holder, l.fence, l.next = key, l.next, l.next+1
+		return []ledger{l.with(key, fmt.Sprint(l.fence, " HELD"))}
+	case "renew", "complete":
+		if open {
+			return []ledger{l}
+		}
+		if in.kind == "complete" && seen { // the same result again
+			return []ledger{l}
+		}
+	case "release":
+		if open {
+			return []ledger{l.ended("RELEASED")}
+		}
+		if strings.HasSuffix(known, " RELEASED") {
+			return []ledger{l}
+		}
+	case "cancel":
+		switch {
+		case open:
+			return []ledger{l.ended("CANCELED")}
+		case !seen:
+			return []ledger{l.with(key, "never")}
+		}
+		return []ledger{l}
+	}
+	return nil
+}
+
+// refused: nothing changes, and the reason must be true.
+func (l ledger) refused(in act, code lastword.Code) []ledger {
+	key := in.owner + "/" + in.id
+	known, seen := l.requests[key]
+	open := l.holder == key
+	fits := false
+	switch code {
+	case lastword.CodeHeld:
+		fits = l.holder != "" && !open
+	case lastword.CodeNotHolder:
+		fits = !open && (in.kind != "release" || !strings.HasSuffix(known, " RELEASED"))
+	case lastword.CodeTenureEnded:
+		fits = seen && !open && known != "never"
+	case lastword.CodeCanceled:
+		fits = known == "never"
+	}
+	if fits {
+		return []ledger{l}
+	}
+	return nil
+}
+
+func (l ledger) asked(in act, out reply) []ledger {
+	known, seen := l.requests[in.owner+"/"+in.id]
+	want := lastword.StateFree
+	if seen {
+		want = lastword.StateCanceled
+		if _, state, found := strings.Cut(known, " "); found {
+			want = lastword.State(state)
+		}
+	}
+	if out.asked != want {
+		return nil
+	}
+	return []ledger{l}
+}
+
+// recorder keeps a history and what holders were promised.
+type recorder struct {
+	mu       sync.Mutex
+	start    time.Time
+	events   []porcupine.Operation
+	fences   map[lastword.Token]bool
+	promises map[lastword.Token]time.Time // no grant of a larger fence may be answered before
+	given    map[lastword.Token]bool      // by their holders
+	early    []string
+}
+
+func (r *recorder) do(client int, in act, call func() (lastword.Tenure, lastword.State, error)) (lastword.Tenure, error) {
+	sent := time.Now()
+	if in.kind == "release" || in.kind == "cancel" {
+		r.giveUp(in.fence)
+	}
+	tenure, asked, err := call()
+	back := time.Now()
+	out := reply{asked: asked}
+	var e *lastword.Error
+	if errors.As(err, &e) {
+		out.code = e.Code
+	} else if in.kind == "acquire" {
+		out.fence = tenure.Fence
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	op := porcupine.Operation{ClientId: client, Input: in, Output: out, Call: int64(sent.Sub(r.start)), Return: int64(back.Sub(r.start))}
+	if out.code == lastword.CodeUnknown {
+		op.Return = 1 << 62 // it may happen later than its call
+	}
+	r.events = append(r.events, op)
+	if err == nil && tenure.Fence > 0 {
+		if !r.fences[tenure.Fence] {
+			r.taken(tenure.Fence, back)
+		}
+		r.fences[tenure.Fence] = true
+		if end := sent.Add(tenure.Remaining); !r.given[tenure.Fence] && end.After(r.promises[tenure.Fence]) {
+			r.promises[tenure.Fence] = end
+		}
+	}
+	return tenure, err
+}
+
+// giveUp: its holder ends the tenure, so that nothing is promised any more.
+func (r *recorder) giveUp(fence lastword.Token) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.given[fence] = true
+	delete(r.promises, fence)
+}
+
+// taken: a tenure was granted while nobody may have been promised the resource.
+func (r *recorder) taken(fence lastword.Token, at time.Time) {
+	for other, end := range r.promises {
+		if other < fence && at.Before(end) {
+			r.early = append(r.early, fmt.Sprintf("fence %s was granted %v before the end that was told to %s", fence.Text(), end.Sub(at), other.Text()))
+		}
+	}
+}
+
+// check: porcupine for what happened, and the promises for when.
+func (r *recorder) check(t *testing.T) {
+	t.Helper()
+	for _, why := range r.early {
+		t.Error(why)
+	}
+	order := map[lastword.Token]int{}
+	for i, f := range slices.Sorted(maps.Keys(r.fences)) {
+		order[f] = i + 1
+	}
+	// Fences that nobody was told of leave gaps: they are counted only if every
+	// grant was told at last, which the callers see to.
+	m := model(order)
+	switch porcupine.CheckOperationsTimeout(m.ToModel(), r.events, 2*time.Minute) {
+	case porcupine.Illegal:
+		for _, e := range r.events {
+			t.Logf("%2d %10d %10d %+v -> %+v", e.ClientId, e.Call, e.Return, e.Input, e.Output)
+		}
+		t.Fatal("no order of these calls explains their answers")
+	case porcupine.Unknown:
+		t.Fatal("the check ran out of time")
+	}
+}
+
+func TestR35HistoriesAreLinearizable(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	for i := range uint64(30) {
+		inBubble(t, func(t *testing.T, w *world) {
+			history(t, w, seed+i, 60*time.Millisecond, authority.Config{}).check(t)
+		})
+	}
+}
+
+func TestR35HistoriesOnTheRealClockAreLinearizable(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	for i := range uint64(6) {
+		w := newWorld(t)
+		history(t, w, seed+i, 2*time.Millisecond, authority.Config{Tick: 5 * time.Millisecond, MinTTL: 10 * time.Millisecond}).check(t)
+		w.close()
+	}
+}
+
+// history lets 8 clients at one resource, through two processes on unreliable
+// stores; unit is the length of their pauses.
+func history(t *testing.T, w *world, seed uint64, unit time.Duration, cfg authority.Config) *recorder {
+	var processes []*authority.Authority
+	var stores []*unreliable
+	for i := range uint64(2) {
+		s := newUnreliable(w.memory.Open(), seed*10+i, 0, unit/4)
+		processes = append(processes, w.openOn(s, cfg))
+		stores = append(stores, s)
+	}
+	for _, s := range stores {
+		s.mu.Lock()
+		s.rate = 0.04
+		s.mu.Unlock()
+	}
+	r := &recorder{start: time.Now(), fences: map[lastword.Token]bool{}, promises: map[lastword.Token]time.Time{}, given: map[lastword.Token]bool{}}
+	var wg sync.WaitGroup
+	for i := range 8 {
+		rnd := rand.New(rand.NewPCG(seed, uint64(i)))
+		wg.Go(func() { client(t, r, i, processes, rnd, unit) })
+	}
+	wg.Wait()
+	return r
+}
+
+// client makes a few attempts at the resource, each a request id of its own.
+func client(t *testing.T, r *recorder, i int, processes []*authority.Authority, rnd *rand.Rand, unit time.Duration) {
+	ctx := t.Context()
+	any := func() *authority.Authority { return processes[rnd.IntN(len(processes))] }
+	for n := range 4 {
+		in := act{kind: "acquire", owner: fmt.Sprint("c", i), id: fmt.Sprint(n)}
+		q := request(in.owner, in.id, 6*unit)
+		if rnd.IntN(2) == 0 {
+			q.Wait = time.Duration(1+rnd.IntN(12)) * unit
+		}
+		var held lastword.Tenure
+		err := error(lastword.ErrUnknownOutcome)
+		for errors.Is(err, lastword.ErrUnknownOutcome) || errors.Is(err, lastword.ErrUnavailable) {
+			held, err = r.do(i, in, func() (lastword.Tenure, lastword.State, error) {
+				got, err := any().Acquire(ctx, q)
+				var e *lastword.Error
+				if errors.As(err, &e) && e.Code == lastword.CodeTenureEnded {
+					r.mu.Lock()
+					r.fences[e.Ended.Fence] = true // its grant was never told
+					r.mu.Unlock()
+				}
+				return got, "", err
+			})
+		}
+		if err == nil {
+			follow(t, r, i, in, held, any, rnd, unit)
+		}
+		time.Sleep(time.Duration(rnd.Int64N(int64(2 * unit))))
+	}
+}
+
+// follow does a few things with a tenure, also after it may have lapsed.
+func follow(t *testing.T, r *recorder, i int, in act, held lastword.Tenure, any func() *authority.Authority, rnd *rand.Rand, unit time.Duration) {
+	ctx := t.Context()
+	in.fence = held.Fence
+	for range 1 + rnd.IntN(4) {
+		time.Sleep(time.Duration(rnd.Int64N(int64(3 * unit))))
+		kinds := []string{"renew", "renew", "renew", "complete", "release", "cancel", "status", "acquire"}
+		in.kind = kinds[rnd.IntN(len(kinds))]
+		sent := time.Now()
+		_, err := r.do(i, in, func() (lastword.Tenure, lastword.State, error) {
+			switch in.kind {
+			case "renew":
+				got, err := any().Renew(ctx, held.TenureRef)
+				return got, "", err
+			case "acquire":
+				got, err := any().Acquire(ctx, request(in.owner, in.id, 6*unit))
+				return got, "", err
+			case "complete":
+				return lastword.Tenure{}, "", any().Complete(ctx, held.TenureRef, []byte("r"))
+			case "release":
+				return lastword.Tenure{}, "", any().Release(ctx, held.TenureRef)
+			case "cancel":
+				return lastword.Tenure{}, "", any().Cancel(ctx, held.Resource, in.owner, in.id)
+			}
+			st, err := any().Status(ctx, lastword.StatusQuery{Resource: held.Resource, Owner: in.owner, RequestID: in.id})
+			return lastword.Tenure{}, st.Asked, err
+		})
+		r.mu.Lock()
+		promised := r.promises[held.Fence]
+		r.mu.Unlock()
+		if errors.Is(err, lastword.ErrNotHolder) && in.kind == "renew" && !promised.IsZero() && time.Now().Before(promised) {
+			t.Errorf("fence %s was lost %v before the end that was promised (asked at %v)", held.Fence.Text(), time.Until(promised), sent)
+		}
+	}
+}
