@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"strings"
+	"sync"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/store"
@@ -139,6 +140,7 @@ func broken(name, rule, breaks string, f fault) Broken {
 type box struct {
 	fault    fault
 	memory   *memstore.Memory
+	mu       sync.Mutex       // of what follows
 	disk     *memstore.Memory // what a crash leaves
 	follower *memstore.Memory // one commit behind
 	aliases  map[string][]byte
@@ -174,6 +176,8 @@ type bent struct {
 }
 
 func (s *bent) Commit(ctx context.Context, steps ...store.Step) ([]bool, error) {
+	s.box.mu.Lock()
+	defer s.box.mu.Unlock()
 	f := s.box.fault
 	if f.silent && ctx.Err() != nil {
 		_, _ = s.Store.Commit(context.WithoutCancel(ctx), steps...)
@@ -239,7 +243,7 @@ func (s *bent) Read(ctx context.Context, queries ...store.Query) (store.View, er
 	}
 	from := s.Store
 	if f.lag {
-		from = s.box.follower.Open()
+		from = s.box.followed()
 	}
 	view, err := from.Read(ctx, asked...)
 	if err != nil {
@@ -258,11 +262,25 @@ func (s *bent) Read(ctx context.Context, queries ...store.Query) (store.View, er
 		if f.entry != nil {
 			f.entry(view.Header, e)
 		}
-		if kept, ok := s.box.aliases[e.Record.Lease.ID]; ok && f.alias {
-			e.Record.Lease.Result = kept
+		if f.alias {
+			s.box.alias(&e.Record.Lease)
 		}
 	}
 	return view, nil
+}
+
+func (b *box) followed() store.Store {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.follower.Open()
+}
+
+func (b *box) alias(l *store.Lease) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if kept, ok := b.aliases[l.ID]; ok {
+		l.Result = kept
+	}
 }
 
 // torn reads the records at a later moment than the header: it lets others come
