@@ -1,6 +1,7 @@
 package sqlfence
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -64,17 +65,8 @@ func (r *recordRow) record() (fence.Record, error) {
 	rec.Fence, rec.LastSeq, rec.Step = lastword.Token(r.fence), uint64(r.seq), uint64(r.step)
 	rec.BundleSequence, rec.MinEpoch, rec.MinPolicyGeneration = uint64(r.bundle), uint32(r.epoch), uint64(r.minimum)
 	rec.Policy, rec.Status = fence.Policy(r.policy), fence.StatusMode(r.status)
-	err := parseDigests(map[*lastword.Digest]string{&rec.GrantDigest: r.grant, &rec.Root: r.root, &rec.LastPayload: r.payload})
+	err := errors.Join(parseDigest(&rec.GrantDigest, r.grant), parseDigest(&rec.Root, r.root), parseDigest(&rec.LastPayload, r.payload))
 	return rec, err
-}
-
-func parseDigests(texts map[*lastword.Digest]string) error {
-	for d, s := range texts {
-		if err := parseDigest(d, s); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // parseDigest reads a digest column. What is not one was not written by us.
@@ -128,6 +120,6 @@ func scanReceipt(row scanner, key fence.Key, operation string) (lastword.Receipt
 	if r.AppliedAt, err = time.Parse(timeLayout, at); err != nil {
 		return lastword.Receipt{}, &lastword.Error{Code: lastword.CodeInternal, Message: "a time in the tables of the fence is damaged", Err: err}
 	}
-	err = parseDigests(map[*lastword.Digest]string{&r.Payload: payload, &r.GrantDigest: digest, &r.Root: root})
+	err = errors.Join(parseDigest(&r.Payload, payload), parseDigest(&r.GrantDigest, digest), parseDigest(&r.Root, root))
 	return r, err
 }

@@ -25,6 +25,7 @@ type faulty struct {
 	inner driver.Driver
 	mu    sync.Mutex
 	hook  func(event) error
+	begun context.Context // of the last transaction
 }
 
 func openFaulty(tb testing.TB, path, options string) (*sql.DB, *faulty) {
@@ -83,6 +84,9 @@ func (c *faultyConn) ResetSession(ctx context.Context) error {
 func (c *faultyConn) IsValid() bool { return c.Conn.(driver.Validator).IsValid() }
 
 func (c *faultyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	c.f.mu.Lock()
+	c.f.begun = ctx
+	c.f.mu.Unlock()
 	var tx driver.Tx
 	err := c.f.around("begin", "", func() (err error) { tx, err = c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts); return err })
 	if err != nil {

@@ -214,3 +214,30 @@ func TestAFullDatabaseRefusesAndRecovers(t *testing.T) { // KF-38 (2), X19
 		t.Errorf("after room was made: %+v %v", r, err)
 	}
 }
+
+func TestADatabaseInMemoryIsAPlaceOfItsOwn(t *testing.T) {
+	names := map[string]bool{}
+	for range 2 {
+		db, err := sql.Open("sqlite", ":memory:")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		db.SetMaxOpenConns(1) // each connection would be another database
+		mustExec(t, db, business)
+		if err := sqlfence.Init(t.Context(), db); err != nil {
+			t.Fatal(err)
+		}
+		s := newSeal(t)
+		f := guard(t, db, s.config())
+		mustPut(t, f, s.holder("r", "b", 2), "r", "op", "v")
+		if _, err := put(t.Context(), f, s.holder("r", "a", 1), "r", "late", "w"); !errors.Is(err, lastword.ErrStale) {
+			t.Errorf("late: %v", err)
+		}
+		names[f.Place().Name()] = true
+		verify(t, db)
+	}
+	if len(names) != 2 {
+		t.Errorf("two databases are called %v", names)
+	}
+}

@@ -22,16 +22,24 @@ func (p *Place) Transact(ctx context.Context, key fence.Key, fn func(ctx context
 	if err := ctx.Err(); err != nil {
 		return p.fail("begin", key, err)
 	}
+	var undecided error
 	err := sqldb.Backoff{}.Retry(ctx, dialect, func(ctx context.Context) (err error) {
 		for range again {
 			err = p.attempt(ctx, key, fn)
-			if open(err) || ctx.Err() != nil || !lostConnection(err) && !errors.Is(err, errChanged) {
+			if open(err) { // whatever its cause, this is not done again
+				undecided = err
+				return nil
+			}
+			if ctx.Err() != nil || !lostConnection(err) && !errors.Is(err, errChanged) {
 				return err
 			}
 		}
 		return err
 	})
-	if err != nil && ctx.Err() != nil && dialect.Class(err) == sqldb.Busy && !open(err) {
+	if undecided != nil {
+		return undecided
+	}
+	if err != nil && ctx.Err() != nil && dialect.Class(err) == sqldb.Busy {
 		// What stood in the way until the end may be fn's error, already explained.
 		return p.fail("transact", key, &lastword.Error{Code: lastword.CodeUnavailable, Op: "transact", Err: err,
 			Message: "the database was busy until the time was over", Hint: "nothing was written; try again"})

@@ -260,6 +260,11 @@ func TestADeadlineThatPassesInCommitDoesNotStopIt(t *testing.T) { // ctx never k
 	hooks.set(func(e event) error {
 		if e.op == "commit" && !e.after {
 			cancel()
+			select {
+			case <-hooks.begun.Done(): // a driver stops COMMIT when this ends
+				t.Error("the end of the context reached COMMIT")
+			case <-time.After(50 * time.Millisecond):
+			}
 		}
 		return nil
 	})

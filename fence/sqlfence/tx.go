@@ -50,12 +50,18 @@ func (t *Tx) lockFailed(err error) error {
 // prepares it there once and keeps it.
 func (t *Tx) stmt(ctx context.Context, s *sql.Stmt) *sql.Stmt { return t.sql.StmtContext(ctx, s) }
 
+// brief is ctx without its end, for statements that wait for nothing once the
+// transaction has its lock: a driver starts a goroutine for every statement whose
+// context can end. The end of ctx is looked at before COMMIT.
+func brief(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
+
 // Load reads the record and what is known of operation, and refuses a connection
 // that could lose the commit.
 func (t *Tx) Load(ctx context.Context, key fence.Key, operation string) (fence.Record, fence.Known, error) {
 	if err := t.lock(ctx); err != nil {
 		return fence.Record{}, fence.Known{}, t.fail("load", key, err)
 	}
+	ctx = brief(ctx)
 	rec, known, settings, err := load(ctx, t.stmt(ctx, t.place.stmts.load), key, operation)
 	if err == nil && !t.place.memory {
 		err = checkDurable(settings.synchronous, settings.journal)
@@ -94,6 +100,7 @@ func tombstone(operation string) string { return lastword.DigestOf([]byte(operat
 
 // Receipt reads the receipt of an operation.
 func (t *Tx) Receipt(ctx context.Context, key fence.Key, operation string) (lastword.Receipt, error) {
+	ctx = brief(ctx)
 	row := t.stmt(ctx, t.place.stmts.receipt).QueryRowContext(ctx, key.Domain, string(key.Resource), operation)
 	receipt, err := scanReceipt(row, key, operation)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -105,6 +112,7 @@ func (t *Tx) Receipt(ctx context.Context, key fence.Key, operation string) (last
 // Store writes the record, if it is still old, and the receipt, if there is none of
 // its operation.
 func (t *Tx) Store(ctx context.Context, key fence.Key, old, next fence.Record, receipt *lastword.Receipt) error {
+	ctx = brief(ctx)
 	err := t.stillOpen(ctx)
 	if err == nil {
 		err = t.store(ctx, key, old, next)
@@ -120,9 +128,9 @@ func (t *Tx) Store(ctx context.Context, key fence.Key, old, next fence.Record, r
 // and receipt would then be committed one by one, for an effect that is gone. Only a
 // second BEGIN can tell: inside a transaction it fails and changes nothing.
 func (t *Tx) stillOpen(ctx context.Context) error {
-	_, err := t.sql.ExecContext(ctx, "BEGIN")
+	_, err := t.stmt(ctx, t.place.stmts.begin).ExecContext(ctx)
 	if err != nil && dialect.Class(err) == sqldb.Other {
-		return ctx.Err()
+		return nil
 	}
 	if err == nil {
 		_, err = t.sql.ExecContext(ctx, "ROLLBACK")
