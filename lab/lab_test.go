@@ -39,6 +39,11 @@ func TestMain(m *testing.M) {
 		}
 	}
 	flag.Parse()
+	// Most tests wait most of the time, so more of them than processors run at once.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Exit(leavingNothing(m.Run))
 }
 

@@ -1,5 +1,0 @@
-package lab
-
-type writerConfig struct{}
-
-func writerChild(writerConfig) error { return nil }
