@@ -124,6 +124,7 @@ func TestAuthorityKilledBetweenAnyTwoStepsLosesNothing(t *testing.T) { // R1, R2
 	}
 	t.Logf("%d kills in %v", kills, clock()-began)
 	a, _ := serve(t, k.config)
+	time.Sleep(time.Second) // of undisturbed work
 	crew.finish()
 	end(t, a)
 
@@ -198,7 +199,7 @@ func newCrew(t testing.TB, addr string, seed uint64, seen *book) *crew {
 	t.Helper()
 	c := &crew{t: t}
 	for i := range 3 {
-		w := spawn(t, "run-as-worker", workerConfig{Addr: addr, Name: fmt.Sprint("w", i), Seed: seed + uint64(i), Hands: 3})
+		w := spawn(t, "run-as-worker", workerConfig{Addr: addr, Name: fmt.Sprint("w", i), Seed: seed + uint64(i), Hands: 4})
 		c.workers = append(c.workers, w)
 		c.readers.Go(func() {
 			for line := range w.lines {

@@ -147,7 +147,8 @@ func (w *writer) round() {
 	_ = w.call("release", "", func(ctx context.Context) (lastword.Verdict, error) { return "", l.Release(ctx) })
 }
 
-// unheard are the codes of a call that had no answer in its time.
+// unheard are the codes of a call that had no answer in its time. One that comes
+// early is a busy error that was not tried again.
 var unheard = " UNAVAILABLE UNKNOWN MUTATION_UNKNOWN STATUS_UNAVAILABLE "
 
 // allowed is what may come of each call; everything else looks like a loss that
@@ -197,6 +198,9 @@ func TestKF22EightProcessesBesideAReaderAndCheckpoints(t *testing.T) { // 12 s f
 			longest = max(longest, r.Took)
 			if r.Code != "" && !strings.Contains(allowed[r.Call], " "+r.Code+" ") {
 				t.Errorf("%s: %s: %s", r.Call, r.Code, r.Why)
+			}
+			if r.Code != "" && strings.Contains(unheard, " "+r.Code+" ") && r.Took < time.Second {
+				t.Errorf("%s gave up after %v: %s", r.Call, r.Took, r.Why)
 			}
 			switch {
 			case r.Code == string(lastword.Applied):
