@@ -380,3 +380,74 @@ func TestKF05dTheDeadlineItselfIsExpired(t *testing.T) { // R4
 	_, err := c.Renew(t.Context(), late.TenureRef)
 	wantCode(t, "a renewal at the deadline", err, lastword.CodeNotHolder)
 }
+
+func TestKF02AcquireWhoseReplyIsCutOffGivesTheSameGrantAgain(t *testing.T) { // R2
+	t.Parallel()
+	addr := servedAt(t)
+	p, through := behind(t, addr)
+	defer p.delay()()
+	q := wanted("jobs/nightly", "a", "R1", 10*time.Second, 0)
+	first := make(chan error, 1)
+	go func() {
+		_, err := through.Acquire(t.Context(), q)
+		first <- err
+	}()
+	applied := untilHeld(t, dial(t, addr), q.Resource)
+	p.cut()
+	wantCode(t, "acquire whose reply was cut off", <-first, lastword.CodeUnknown)
+	if again := mustAcquire(t, dial(t, p.addr()), q); again.TenureRef != applied.Holder || !again.Repeated {
+		t.Errorf("the repetition gave %+v, the authority had %+v", again.TenureRef, applied.Holder)
+	}
+}
+
+func TestKF10SilentLossEndsTrustByItselfAndForGood(t *testing.T) { // R25, R26; first part: TTL 2 s for 6 s
+	t.Parallel()
+	addr := servedAt(t)
+	p, through := behind(t, addr)
+	const ttl = 2 * time.Second
+	seen := &book{}
+	a, err := client.New(recorder{through, seen.note}, client.Config{Owner: "a", CleanupTimeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := measureDrag(t)
+	l, err := a.Acquire(t.Context(), "doc", client.AcquireOptions{TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	heal := p.lose()
+	lost := clock()
+	unknown := time.Duration(0)
+	for l.State() != lastword.HolderExpired {
+		if l.State() == lastword.HolderUnknown && unknown == 0 {
+			unknown = clock()
+		}
+		if clock()-lost > 2*ttl {
+			t.Fatalf("it is still %s", l.State())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	ended := clock()
+	<-l.Context().Done()
+	var confirmed time.Duration // when the last call was sent that was answered
+	for _, f := range seen.all() {
+		if f.held() {
+			confirmed = max(confirmed, f.Sent)
+		}
+	}
+	if unknown == 0 || unknown > lost+ttl/3+ttl/6+slow.within(100*time.Millisecond, 0) {
+		t.Errorf("unknown %v after the loss", unknown-lost)
+	}
+	if ended > confirmed+ttl+slow.within(0, 0) {
+		t.Errorf("trusted until %v after the last confirmed call, ttl %v", ended-confirmed, ttl)
+	}
+	b := mustAcquire(t, dial(t, addr), wanted("doc", "b", "1", ttl, 2*ttl))
+	heal()
+	time.Sleep(ttl / 4)
+	if l.State() != lastword.HolderExpired || b.Fence != l.Fence()+1 {
+		t.Errorf("after healing A is %s with fence %d, B has fence %d", l.State(), l.Fence(), b.Fence)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+}
