@@ -90,9 +90,6 @@ func model(order map[lastword.Token]int) porcupine.NondeterministicModel {
 
 // after is what the ledger can be once in was answered with out.
 func (l ledger) after(in act, out reply, order map[lastword.Token]int) []ledger {
-	if out.code == lastword.CodeUnavailable {
-		return []ledger{l}
-	}
 	did := l.did(in, order[out.fence])
 	switch {
 	case out.code == lastword.CodeUnknown:
@@ -215,10 +212,12 @@ func (r *recorder) do(client int, in act, call func() (lastword.Tenure, lastword
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	op := porcupine.Operation{ClientId: client, Input: in, Output: out, Call: int64(sent.Sub(r.start)), Return: int64(back.Sub(r.start))}
-	if out.code == lastword.CodeUnknown {
-		op.Return = 1 << 62 // it may happen later than its call
+	// The injected faults lose a request or an answer; none is late. Where nothing
+	// can have changed, nothing is to be explained.
+	idle := out.code == lastword.CodeUnavailable || out.code == lastword.CodeUnknown && (in.kind == "renew" || in.kind == "status")
+	if !idle {
+		r.events = append(r.events, op)
 	}
-	r.events = append(r.events, op)
 	if err == nil && tenure.Fence > 0 {
 		if !r.fences[tenure.Fence] {
 			r.taken(tenure.Fence, back)
@@ -261,7 +260,7 @@ func (r *recorder) check(t *testing.T) {
 	// Fences that nobody was told of leave gaps: they are counted only if every
 	// grant was told at last, which the callers see to.
 	m := model(order)
-	switch porcupine.CheckOperationsTimeout(m.ToModel(), r.events, 2*time.Minute) {
+	switch porcupine.CheckOperationsTimeout(m.ToModel(), r.events, 20*time.Second) {
 	case porcupine.Illegal:
 		for _, e := range r.events {
 			t.Logf("%2d %10d %10d %+v -> %+v", e.ClientId, e.Call, e.Return, e.Input, e.Output)
@@ -276,9 +275,11 @@ func TestR35HistoriesAreLinearizable(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	for i := range uint64(30) {
+		var r *recorder
 		inBubble(t, func(t *testing.T, w *world) {
-			history(t, w, seed+i, 60*time.Millisecond, authority.Config{}).check(t)
+			r = history(t, w, seed+i, 60*time.Millisecond, authority.Config{})
 		})
+		r.check(t) // outside, where its time limit is real
 	}
 }
 
