@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"bytes"
 	"container/list"
+	"slices"
 	"sync"
 
 	"github.com/lastword/lastword"
@@ -99,12 +100,14 @@ func (c *cache) publish(h store.Header, steps []store.Step, applied []bool) {
 	}
 }
 
+// update changes the entry where it lies: what was given out are copies.
 func (c *cache) update(s *store.Step) {
-	e := &entry{record: cloneRecord(s.Record), complete: s.Record.Revision == 1}
-	if element, ok := c.entries[s.Record.Resource]; ok {
-		old := element.Value.(*entry)
-		e.requests, e.complete = old.requests, old.complete
+	element, ok := c.entries[s.Record.Resource]
+	if !ok {
+		element = c.add(&entry{complete: s.Record.Revision == 1}, s.Record.Resource)
 	}
+	e := element.Value.(*entry)
+	e.record = cloneRecord(s.Record)
 	for i := range s.Requests {
 		e.forget(s.Requests[i].Owner, s.Requests[i].ID)
 		e.requests = append(e.requests, cloneRequest(&s.Requests[i]))
@@ -112,27 +115,35 @@ func (c *cache) update(s *store.Step) {
 	for _, key := range s.Forget {
 		e.forget(key.Owner, key.ID)
 	}
-	c.put(e)
+	c.settle(element)
 }
 
 func (e *entry) forget(owner, id string) {
 	for i := range e.requests {
 		if r := &e.requests[i]; r.ID == id && r.Owner == owner {
-			e.requests = append(e.requests[:i], e.requests[i+1:]...)
+			e.requests = slices.Delete(e.requests, i, i+1)
 			return
 		}
 	}
 }
 
-// put keeps e, as the most recently used, and drops what is too much.
-func (c *cache) put(e *entry) {
+func (c *cache) add(e *entry, resource lastword.Resource) *list.Element {
+	c.remove(resource)
+	element := c.recent.PushFront(e)
+	c.entries[resource] = element
+	return element
+}
+
+// settle makes an entry the most recently used, and drops what is too much.
+func (c *cache) settle(element *list.Element) {
+	e := element.Value.(*entry)
 	if over := len(e.requests) - keptRequests; over > 0 {
-		e.requests, e.complete = append([]store.Request(nil), e.requests[over:]...), false
+		e.requests, e.complete = slices.Delete(e.requests, 0, over), false
 	}
-	c.remove(e.record.Resource)
-	e.size = e.measure()
-	c.entries[e.record.Resource] = c.recent.PushFront(e)
-	c.size += e.size
+	size := e.measure()
+	c.size += size - e.size
+	e.size = size
+	c.recent.MoveToFront(element)
 	for len(c.entries) > 0 && (len(c.entries) > c.most || c.size > c.bytes) {
 		c.remove(c.recent.Back().Value.(*entry).record.Resource)
 	}
@@ -166,7 +177,7 @@ func (c *cache) load(record store.Record, requests []store.Request, complete boo
 	for i := range requests {
 		e.requests = append(e.requests, cloneRequest(&requests[i]))
 	}
-	c.put(e)
+	c.settle(c.add(e, record.Resource))
 }
 
 func (c *cache) setHeader(h store.Header) {

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -11,40 +10,6 @@ import (
 	"github.com/lastword/lastword/internal/sqldb"
 	"github.com/lastword/lastword/store"
 )
-
-// writeStatements are prepared once, on the writing connection.
-type writeStatements struct {
-	dataVersion, header, createHeader, updateHeader *sql.Stmt
-	createRecord, updateRecord, putRequest, forget  *sql.Stmt
-	record, someRequests, requestByID               *sql.Stmt
-}
-
-func (w *writeStatements) all() map[**sql.Stmt]string {
-	return map[**sql.Stmt]string{
-		&w.dataVersion: sqlDataVersion, &w.header: sqlHeader, &w.createHeader: sqlCreateHeader, &w.updateHeader: sqlUpdateHeader,
-		&w.createRecord: sqlCreateRecord, &w.updateRecord: sqlUpdateRecord, &w.putRequest: sqlPutRequest, &w.forget: sqlForgetRequest,
-		&w.record: sqlRecord, &w.someRequests: sqlSomeRequests, &w.requestByID: sqlRequest,
-	}
-}
-
-func (w *writeStatements) prepare(ctx context.Context, conn *sql.Conn) (err error) {
-	for stmt, query := range w.all() {
-		if *stmt, err = conn.PrepareContext(ctx, query); err != nil {
-			return fmt.Errorf("prepare %q: %w", query, err)
-		}
-	}
-	return nil
-}
-
-func (w *writeStatements) close() (err error) {
-	for stmt := range w.all() {
-		if *stmt != nil {
-			err = errors.Join(err, (*stmt).Close())
-			*stmt = nil
-		}
-	}
-	return err
-}
 
 // Commit applies the steps in one transaction and returns after it was synced. A
 // context that ends before the transaction has begun leaves nothing; one that ends
@@ -122,12 +87,14 @@ func (b *batch) apply(ctx context.Context) (err error) {
 	if b.header, err = scanHeader(b.store.write.header.QueryRowContext(ctx)); err != nil {
 		return err
 	}
-	for i := range b.steps {
-		if b.applied[i], err = b.step(ctx, &b.steps[i]); err != nil {
-			return err
+	return b.store.writer.Raw(func(any) error {
+		for i := range b.steps {
+			if b.applied[i], err = b.step(ctx, &b.steps[i]); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // step applies one step. The write lock is held, so the header that was read holds
@@ -157,20 +124,23 @@ func (b *batch) step(ctx context.Context, s *store.Step) (applied bool, err erro
 // written, what belongs to it (R15).
 func (b *batch) record(ctx context.Context, s *store.Step) (bool, error) {
 	w, r := &b.store.write, s.Record
-	stmt, args := w.createRecord, append([]any{string(r.Resource)}, recordArgs(r)...)
+	stmt, args := &w.createRecord, recordArgs(append(w.scratch[:0], string(r.Resource)), r)
 	if r.Revision > 1 {
-		stmt, args = w.updateRecord, append(args[1:], args[0], int64(r.Revision-1))
+		stmt, args = &w.updateRecord, append(recordArgs(w.scratch[:0], r), string(r.Resource), int64(r.Revision-1))
 	}
-	if n, err := changed(stmt.ExecContext(ctx, args...)); err != nil || n == 0 {
+	w.scratch = args
+	if n, err := stmt.run(ctx, args); err != nil || n == 0 {
 		return false, err
 	}
 	for i := range s.Requests {
-		if _, err := w.putRequest.ExecContext(ctx, requestArgs(r.Resource, &s.Requests[i])...); err != nil {
+		w.scratch = requestArgs(w.scratch[:0], r.Resource, &s.Requests[i])
+		if _, err := w.putRequest.run(ctx, w.scratch); err != nil {
 			return false, err
 		}
 	}
 	for _, key := range s.Forget {
-		if _, err := w.forget.ExecContext(ctx, string(r.Resource), key.Owner, key.ID); err != nil {
+		w.scratch = append(w.scratch[:0], string(r.Resource), key.Owner, key.ID)
+		if _, err := w.forget.run(ctx, w.scratch); err != nil {
 			return false, err
 		}
 	}
@@ -178,11 +148,11 @@ func (b *batch) record(ctx context.Context, s *store.Step) (bool, error) {
 }
 
 func (b *batch) replaceHeader(ctx context.Context, next *store.Header) error {
-	stmt, args := b.store.write.createHeader, headerArgs(next)
+	stmt, args := &b.store.write.createHeader, headerArgs(next)
 	if b.header.Exists {
-		stmt, args = b.store.write.updateHeader, append(args, int64(b.header.Epoch), int64(b.header.Tick))
+		stmt, args = &b.store.write.updateHeader, append(args, int64(b.header.Epoch), int64(b.header.Tick))
 	}
-	n, err := changed(stmt.ExecContext(ctx, args...))
+	n, err := stmt.run(ctx, args)
 	if err != nil {
 		return err
 	}
@@ -191,13 +161,6 @@ func (b *batch) replaceHeader(ctx context.Context, next *store.Header) error {
 	}
 	b.header = *next
 	return nil
-}
-
-func changed(result sql.Result, err error) (int64, error) {
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
 }
 
 // noticeOthers forgets what is cached if somebody else has written to the file.

@@ -215,7 +215,7 @@ func (s *Store) noLog() error {
 }
 
 func (s *Store) disconnect() error {
-	err := s.write.close()
+	err := s.write.close(s.writer)
 	for _, conn := range []*sql.Conn{s.writer, s.reader} {
 		if conn != nil {
 			err = errors.Join(err, conn.Close())

@@ -26,16 +26,16 @@ func scanHeader(row scanner) (store.Header, error) {
 	return h, err
 }
 
-// recordArgs are the columns behind the resource.
-func recordArgs(r *store.Record) []any {
+// recordArgs appends the columns behind the resource.
+func recordArgs(to []any, r *store.Record) []any {
 	l, p := &r.Lease, &r.Previous
-	return []any{
+	return append(to,
 		int64(r.Revision), int64(r.Epoch), int64(r.Counter),
 		string(l.State), l.Owner, int64(l.Fence), int64(l.Deadline), l.ID, l.RequestID,
 		l.Root.String(), string(l.Class), int64(l.PolicyGeneration), int64(l.TTL), int64(l.Ticks), int64(l.GrantedRevision),
 		l.IssuedAt, l.KeyID, int64(l.EndedTick), bit(l.Completed), blob(l.Result),
 		string(p.State), int64(p.Fence), p.LeaseID, p.Owner, bit(p.Completed), blob(p.Result),
-	}
+	)
 }
 
 func scanRecord(row scanner) (r store.Record, err error) {
@@ -50,13 +50,13 @@ func scanRecord(row scanner) (r store.Record, err error) {
 	return r, err
 }
 
-func requestArgs(resource lastword.Resource, r *store.Request) []any {
-	return []any{string(resource), r.Owner, r.ID, string(r.State), int64(r.Fence), r.LeaseID, r.Params.String(),
-		int64(r.EndedTick), bit(r.Completed), blob(r.Result)}
+func requestArgs(to []any, resource lastword.Resource, r *store.Request) []any {
+	return append(to, string(resource), r.Owner, r.ID, string(r.State), int64(r.Fence), r.LeaseID, raw(&r.Params),
+		int64(r.EndedTick), bit(r.Completed), blob(r.Result))
 }
 
 func scanRequest(row scanner, before ...any) (r store.Request, err error) {
-	err = row.Scan(append(before, &r.Owner, &r.ID, &r.State, &r.Fence, &r.LeaseID, (*digest)(&r.Params),
+	err = row.Scan(append(before, &r.Owner, &r.ID, &r.State, &r.Fence, &r.LeaseID, (*bytesDigest)(&r.Params),
 		&r.EndedTick, &r.Completed, &r.Result)...)
 	return r, err
 }
@@ -81,6 +81,26 @@ func (d *digest) Scan(value any) error {
 	parsed, err := lastword.ParseDigest(s)
 	*d = digest(parsed)
 	return err
+}
+
+// bytesDigest reads the 32 bytes of a digest, or NULL.
+type bytesDigest lastword.Digest
+
+func (d *bytesDigest) Scan(value any) error {
+	b, ok := value.([]byte)
+	if value != nil && (!ok || len(b) != len(d)) {
+		return fmt.Errorf("a digest is %T of %d bytes, not %d bytes", value, len(b), len(d))
+	}
+	*d = bytesDigest{}
+	copy(d[:], b)
+	return nil
+}
+
+func raw(d *lastword.Digest) any {
+	if d.IsZero() {
+		return nil
+	}
+	return d[:]
 }
 
 func bit(b bool) int64 {

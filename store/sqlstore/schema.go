@@ -56,7 +56,7 @@ var schema = sqldb.Schema{
 			state      TEXT    NOT NULL,
 			fence      INTEGER NOT NULL,
 			lease_id   TEXT    NOT NULL,
-			params     TEXT    NOT NULL,
+			params     BLOB,
 			ended_tick INTEGER NOT NULL,
 			completed  INTEGER NOT NULL,
 			result     BLOB,

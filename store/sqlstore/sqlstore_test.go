@@ -77,7 +77,7 @@ func TestTheStorePassesTheKit(t *testing.T) {
 		"with a cache of two records": {CacheRecords: 2},
 		"with a cache of few bytes":   {CacheBytes: 3000},
 	}
-	if small {
+	if small || testing.Short() {
 		configs = map[string]sqlstore.Config{"with a cache of two records": {CacheRecords: 2}}
 	}
 	for name, cfg := range configs {
