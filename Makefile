@@ -28,7 +28,7 @@ help: ## this list
 run: build ## a paused worker overwrites its successor; then the fence refuses it; then an authority to play with
 	$(BIN) lab takeover --fence=off
 	$(BIN) lab takeover --fence=on
-	$(BIN) serve --demo
+	$(BIN) serve --store sqlite:bin/demo.db --domain demo
 
 build: need-go ## bin/lastword
 	@mkdir -p bin

@@ -160,7 +160,7 @@ func TestAStartThatIsRefusedSaysWhyInOneLineAndLeavesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer db.Close()
+			defer func() { _ = db.Close() }()
 			if _, err := db.ExecContext(t.Context(), "CREATE TABLE customers (name TEXT)"); err != nil {
 				t.Fatal(err)
 			}
@@ -266,6 +266,45 @@ func TestASecondServerOnTheSameFileIsRefusedByAnotherPort(t *testing.T) {
 	first.end(t)
 	again := start(t, config(dir)) // its lock went with it
 	again.end(t)
+}
+
+// KF-38: of several that start at once on an empty directory one serves, and the
+// others say why they do not.
+func TestOfManyServersAtOnceOneServes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const n = 8
+	type result struct {
+		server *server.Server
+		err    error
+	}
+	results := make(chan result, n)
+	for range n {
+		go func() {
+			s, err := server.Open(t.Context(), config(dir))
+			results <- result{s, err}
+		}()
+	}
+	var won []*server.Server
+	for range n {
+		r := <-results
+		if r.err == nil {
+			won = append(won, r.server)
+			continue
+		}
+		checkRefusal(t, r.err, lastword.CodeUnavailable, "is in use by")
+	}
+	if len(won) != 1 {
+		t.Errorf("%d servers on one file", len(won))
+	}
+	for _, s := range won {
+		if epoch, err := s.Authority().Epoch(); err != nil || epoch != 0 {
+			t.Errorf("epoch %d, %v; want 0", epoch, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // R10: a store that was put back behind the authority's back is refused with the way
@@ -426,7 +465,7 @@ func ExampleOpen() {
 		fmt.Println(err)
 		return
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	s, err := server.Open(context.Background(), server.Config{
 		Store: "sqlite:" + filepath.Join(dir, "lastword.db"), Domain: "demo", GRPC: "127.0.0.1:0",
 	})

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -143,7 +142,7 @@ func seconds(d time.Duration) string {
 func (a *app) anyGrant(path string) (grant.Unverified, error) {
 	read := func() ([]byte, error) { return readSmall(path, maxGrantFile) }
 	if path == "-" {
-		read = func() ([]byte, error) { return limited(io.Reader(a.stdin), maxGrantFile) }
+		read = func() ([]byte, error) { return limited(a.stdin, maxGrantFile) }
 	}
 	b, err := read()
 	if err != nil {

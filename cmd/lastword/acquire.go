@@ -69,7 +69,7 @@ func (a *app) acquireCommand() *cobra.Command {
 		if q.client, err = a.dial(cmd, q.remote); err != nil {
 			return err
 		}
-		defer q.client.Close()
+		defer func() { _ = q.client.Close() }()
 		return q.run(cmd.Context())
 	}
 	return cmd

@@ -76,7 +76,7 @@ func eventually(t *testing.T, addr, resource string, is func(lastword.Status) bo
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	for deadline := time.Now().Add(patience); ; runtime.Gosched() {
 		st, err := c.Status(t.Context(), lastword.StatusQuery{Resource: lastword.Resource(resource)})
 		if err != nil {
@@ -129,14 +129,14 @@ func (p *lateProxy) addr() string { return p.lis.Addr().String() }
 func (p *lateProxy) letGo()       { p.once.Do(func() { close(p.late) }) }
 
 func (p *lateProxy) serve(client net.Conn, target string) {
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	behind, err := net.Dial("tcp", target)
 	if err != nil {
 		return
 	}
-	defer behind.Close()
+	defer func() { _ = behind.Close() }()
 	p.wg.Go(func() {
-		defer behind.Close()
+		defer func() { _ = behind.Close() }()
 		_, _ = io.Copy(behind, client)
 	})
 	var frame [9]byte
@@ -267,4 +267,37 @@ func TestALeaseWhoseGrantFileCannotBeMadeIsGivenBack(t *testing.T) {
 		t.Errorf("content %q, %v", b, err)
 	}
 	lastwordCommand(t.Context(), addr, "status", "doc/a").want(t, 0, "state       RELEASED", "next fence  3 (0.3)")
+}
+
+// KF-38: several at once, on a file that is not there yet.
+func TestManyFenceInitsAtOnceAllSucceedAndOneMakesTheFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "app.db")
+	const n = 8
+	results := make(chan outcome, n)
+	for range n {
+		go func() { results <- lastwordCommand(t.Context(), "", "fence", "init", "sqlite:"+path) }()
+	}
+	created := 0
+	for range n {
+		got := <-results
+		got.want(t, 0, "initialized")
+		if strings.Contains(got.stdout, "the file was made") {
+			created++
+		}
+	}
+	if created != 1 {
+		t.Errorf("%d of them made the file", created)
+	}
+	lastwordCommand(t.Context(), "", "fence", "status", "sqlite:"+path, "doc/a").want(t, 0, "no record")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), "app.db") {
+			t.Errorf("left behind: %s", e.Name())
+		}
+	}
 }

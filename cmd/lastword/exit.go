@@ -115,10 +115,10 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		return code
 	}
 	if a.json {
-		fmt.Fprintf(a.stderr, "%s\n", refusalJSON(cmd, err))
+		_, _ = fmt.Fprintf(a.stderr, "%s\n", refusalJSON(cmd, err))
 		return code
 	}
-	fmt.Fprintf(a.stderr, "lastword: %s\n", line(cmd, err))
+	_, _ = fmt.Fprintf(a.stderr, "lastword: %s\n", line(cmd, err)) // nobody is left to be told
 	return code
 }
 

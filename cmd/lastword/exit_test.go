@@ -7,6 +7,8 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -123,6 +125,28 @@ func TestQuotedNamesSurviveAShell(t *testing.T) {
 	} {
 		if got := quoted(in); got != want {
 			t.Errorf("%q: got %s, want %s", in, got, want)
+		}
+	}
+}
+
+// docs/cli.md is where scripts look it up.
+func TestTheDocumentedExitCodesAreTheRealOnes(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		if cells := strings.Split(line, "|"); len(cells) == 5 {
+			rows[strings.TrimSpace(cells[1])] = cells[3]
+		}
+	}
+	for code, exit := range codeExits {
+		for number, reasons := range rows {
+			if got, want := strings.Contains(reasons, "`"+string(code)+"`"), number == strconv.Itoa(exit); got != want {
+				t.Errorf("%s in the row of exit code %s: %v, want %v", code, number, got, want)
+			}
 		}
 	}
 }

@@ -75,22 +75,25 @@ func openDatabase(path string, existing, untouched bool) (*guarded, error) {
 
 func (g *guarded) close() { _ = g.db.Close() } // everything that counts was committed before
 
-// fenceInit makes the tables. Only then is the journal mode changed: a file that is
-// refused stays as it was.
+// fenceInit makes the tables, and a file that is not there whole or not at all.
 func (a *app) fenceInit(ctx context.Context, path string) error {
 	const op = "fence init"
 	exists, err := lookAt(op, path, true)
 	if err != nil {
 		return err
 	}
-	if err := initialise(ctx, path, exists); err != nil {
-		if !exists {
-			err = errors.Join(err, removeNew(path))
-		}
+	created := false
+	if !exists {
+		created, err = initialiseNew(ctx, path)
+	}
+	if err == nil && !created {
+		err = initialise(ctx, path)
+	}
+	if err != nil {
 		return named(err, op, "")
 	}
 	made := ""
-	if !exists {
+	if created {
 		made = "the file was made"
 	}
 	return a.answer(struct {
@@ -98,11 +101,32 @@ func (a *app) fenceInit(ctx context.Context, path string) error {
 		Database    string `json:"database"`
 		Created     bool   `json:"created"`
 		JournalMode string `json:"journal_mode"`
-	}{true, path, !exists, "wal"}, row{"initialized", path}, row{"journal", "wal"}, row{"new", made})
+	}{true, path, created, "wal"}, row{"initialized", path}, row{"journal", "wal"}, row{"new", made})
 }
 
-func initialise(ctx context.Context, path string, exists bool) error {
-	first, err := openDatabase(path, exists, true)
+// initialiseNew makes the database beside its place and then links it there, so that
+// nobody sees half of it and nothing is replaced or removed that another process made
+// meanwhile. created is false if there was one, or if there are no links here.
+func initialiseNew(ctx context.Context, path string) (created bool, err error) {
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".lastword-init-*")
+	if err != nil {
+		return false, badDatabase("fence init", path, "its directory cannot be written to: "+pathless(err).Error(), "")
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	tmp := filepath.Join(dir, "new.db")
+	if err := initialise(ctx, tmp); err != nil {
+		return false, err
+	}
+	if err := os.Link(tmp, path); err != nil {
+		return false, nil // it is made in its place then
+	}
+	return true, syncDir(filepath.Dir(path))
+}
+
+// initialise makes the tables in a file. Only then is the journal mode changed: a file
+// that is refused stays as it was.
+func initialise(ctx context.Context, path string) error {
+	first, err := openDatabase(path, false, true)
 	if err != nil {
 		return err
 	}
@@ -116,18 +140,7 @@ func initialise(ctx context.Context, path string, exists bool) error {
 		return err
 	}
 	defer second.close()
-	return second.db.PingContext(ctx)
-}
-
-// removeNew takes away what a failed init has made.
-func removeNew(path string) error {
-	var errs []error
-	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
-		if err := os.Remove(path + suffix); !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	return sqldb.Backoff{}.Retry(ctx, sqldb.SQLite{}, second.db.PingContext)
 }
 
 // domains are the domains of which the database has a record or receipt of r.

@@ -197,7 +197,7 @@ func readSmall(path string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, pathless(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	switch {
 	case err != nil:

@@ -30,8 +30,8 @@ seen, so a worker that was paused cannot overwrite its successor.
 
 Exit codes
   0    done
-  1    failed
-  2    usage: something given is not valid; unchanged it fails again
+  1    failed, for certain: also REQUEST_CONFLICT, CANCELED, QUOTA, EXHAUSTED
+  2    usage: something given is not valid (INVALID); unchanged it fails again
   121  held by another: not acquired
   122  the lease is lost, or not this holder's
   123  authority or resource unreachable, or the outcome is unknown

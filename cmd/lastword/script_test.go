@@ -31,6 +31,9 @@ func TestMain(m *testing.M) {
 // TestScripts runs every script of testdata. They assert exit code, stdout and stderr,
 // and that a command which failed left nothing behind.
 func TestScripts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("heavy: hundreds of processes; runs without the race detector")
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
@@ -154,7 +157,7 @@ func exitsScript(ts *testscript.TestScript, neg bool, args []string) {
 func withDatabase(ts *testscript.TestScript, file string, do func(ctx context.Context, db *sql.DB) error) {
 	db, err := sql.Open("sqlite", ts.MkAbs(file))
 	ts.Check(err)
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	ts.Check(do(ctx, db))
@@ -246,7 +249,7 @@ func tamperScript(ts *testscript.TestScript, _ bool, args []string) {
 func bundleScript(ts *testscript.TestScript, _ bool, args []string) {
 	c, err := rpc.Dial(ts.Getenv("LASTWORD_AUTHORITY"), rpc.ClientConfig{Timeout: patience})
 	ts.Check(err)
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	b, err := c.Bundle(context.Background())
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o600))
@@ -258,7 +261,7 @@ func waitersScript(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	c, err := rpc.Dial(ts.Getenv("LASTWORD_AUTHORITY"), rpc.ClientConfig{Timeout: patience})
 	ts.Check(err)
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	for deadline := time.Now().Add(patience); ; runtime.Gosched() {
 		st, err := c.Status(context.Background(), lastword.StatusQuery{Resource: lastword.Resource(args[0])})
 		ts.Check(err)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -121,13 +123,21 @@ func (a *app) ready(s *server.Server, domain string) error {
 	}
 	_, err = fmt.Fprintf(a.stdout, `
 try
-  lastword acquire demo/hello --ttl 5m --grant hello.grant%[1]s
-  lastword status demo/hello%[1]s
-  lastword release --grant hello.grant%[1]s
+  %[3]s acquire demo/hello --ttl 5m --grant hello.grant%[1]s
+  %[3]s status demo/hello%[1]s
+  %[3]s release --grant hello.grant%[1]s
 
 ready %[2]s
-`, at, addr)
+`, at, addr, invocation())
 	return err
+}
+
+// invocation is how this program was called, so that what it prints can be pasted.
+func invocation() string {
+	if called := os.Args[0]; filepath.Base(called) == "lastword" {
+		return quoted(called)
+	}
+	return "lastword"
 }
 
 // delayFlag is --lock-delay.

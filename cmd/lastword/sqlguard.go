@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"modernc.org/sqlite"
@@ -29,7 +30,7 @@ func (g *sqlGuard) arm(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close() // back to the pool
+	defer func() { _ = conn.Close() }() // back to the pool
 	return conn.Raw(func(c any) error {
 		r, ok := c.(sqlite.AuthorizerRegisterer)
 		if !ok {
@@ -50,33 +51,39 @@ func (g *sqlGuard) authorize(action sqlite.AuthorizerActionCode, arg1, arg2, _, 
 	return sqlite.AuthorizerOK
 }
 
-// refusedAction says what is wrong with an action, "" if nothing is.
+// controls are the actions that are no business of a statement, whatever they name.
+var controls = map[sqlite.AuthorizerActionCode]string{
+	sqlite.AuthTransaction: "", // the first argument says which
+	sqlite.AuthSavepoint:   "",
+	sqlite.AuthAttach:      "ATTACH",
+	sqlite.AuthDetach:      "DETACH",
+	sqlite.AuthPragma:      "PRAGMA",
+}
+
+// reads are the actions that change nothing.
+var reads = []sqlite.AuthorizerActionCode{sqlite.AuthRead, sqlite.AuthSelect, sqlite.AuthRecursive, sqlite.AuthFunction}
+
+// refusedAction says what is wrong with an action, "" if nothing is. An action that
+// is not known counts as a change.
 func refusedAction(action sqlite.AuthorizerActionCode, arg1, arg2 string) string {
-	switch action {
-	case sqlite.AuthTransaction:
-		return arg1 // BEGIN, COMMIT, ROLLBACK
-	case sqlite.AuthSavepoint:
-		if arg1 == "BEGIN" {
+	if name, refused := controls[action]; refused {
+		switch {
+		case name != "":
+			return name
+		case action == sqlite.AuthSavepoint && arg1 == "BEGIN":
 			return "SAVEPOINT"
 		}
-		return arg1 // RELEASE, ROLLBACK
-	case sqlite.AuthAttach:
-		return "ATTACH"
-	case sqlite.AuthDetach:
-		return "DETACH"
-	case sqlite.AuthPragma:
-		return "PRAGMA " + arg1
-	case sqlite.AuthFunction:
-		if strings.EqualFold(arg2, "load_extension") {
-			return "load_extension"
-		}
-	case sqlite.AuthRead, sqlite.AuthSelect, sqlite.AuthRecursive:
-	default:
-		// Whatever else changes something names it in one of the two.
-		for _, name := range []string{arg1, arg2} {
-			if strings.HasPrefix(strings.ToLower(name), sqldb.Prefix) {
-				return "a change of " + name
-			}
+		return arg1 // BEGIN, COMMIT, ROLLBACK, RELEASE
+	}
+	if action == sqlite.AuthFunction && strings.EqualFold(arg2, "load_extension") {
+		return "load_extension"
+	}
+	if slices.Contains(reads, action) {
+		return ""
+	}
+	for _, name := range []string{arg1, arg2} {
+		if strings.HasPrefix(strings.ToLower(name), sqldb.Prefix) {
+			return "a change of " + name
 		}
 	}
 	return ""

@@ -31,7 +31,7 @@ func (a *app) held(op, short, long string, do func(ctx context.Context, c *rpc.C
 		if err != nil {
 			return err
 		}
-		defer c.Close()
+		defer func() { _ = c.Close() }()
 		return r.unreached(repeatable(do(cmd.Context(), c, f.ref())))
 	}
 	return cmd
@@ -161,7 +161,7 @@ answer (exit code 123). It may be repeated. --grant FILE names id and owner, too
 		if err != nil {
 			return err
 		}
-		defer c.Close()
+		defer func() { _ = c.Close() }()
 		if err := c.Cancel(cmd.Context(), res, owner, requestID); err != nil {
 			return r.unreached(repeatable(err))
 		}
@@ -221,7 +221,7 @@ carry, and how the last tenure ended. With --grant, --lease-id, or --request-id 
 		if err != nil {
 			return err
 		}
-		defer c.Close()
+		defer func() { _ = c.Close() }()
 		st, err := c.Status(cmd.Context(), q)
 		if err != nil {
 			return r.unreached(err)
