@@ -26,9 +26,12 @@ help: ## this list
 
 # What `make run` shows, in this order. Change it here and nowhere else.
 run: build ## a paused worker overwrites its successor; then the fence refuses it; then an authority to play with
-	$(BIN) lab takeover --fence=off
-	$(BIN) lab takeover --fence=on
-	$(BIN) serve --store sqlite:bin/demo.db --domain demo
+	@$(BIN) lab takeover --fence=off
+	@echo
+	@$(BIN) lab takeover --fence=on
+	@echo
+	@mkdir -p bin/demo
+	@$(BIN) serve --store sqlite:bin/demo/lastword.db --domain demo
 
 build: need-go ## bin/lastword
 	@mkdir -p bin

@@ -40,9 +40,7 @@ func Advance[T Tx](ctx context.Context, g *Gate, p Place[T], c Call) (Record, er
 	case out.decision.Verdict == lastword.Applied:
 		return out.decision.Record, nil
 	}
-	return Record{}, w.refuse(ctx, out, func(ctx context.Context, e Evidence) error {
-		return p.Note(ctx, w.key, e)
-	})
+	return Record{}, w.refuse(ctx, out, noting(w, p))
 }
 
 func register(rec Record, _ Known, a core.Attempt) core.Decision { return core.Advance(rec, a) }

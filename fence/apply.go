@@ -80,9 +80,7 @@ func Apply[T Tx](ctx context.Context, g *Gate, p Place[T], c Call, effect func(c
 		return out.receipt, nil
 	}
 	w.number.settle(0, out.own, out.decision.Verdict)
-	return lastword.Receipt{}, w.refuse(ctx, out, func(ctx context.Context, e Evidence) error {
-		return p.Note(ctx, w.key, e)
-	})
+	return lastword.Receipt{}, w.refuse(ctx, out, noting(w, p))
 }
 
 // start is a write's way up to the place: shape, holder, number, proof, status.
@@ -118,9 +116,12 @@ func (w *passage) settleBy(err error) {
 // flushBefore writes evidence that an earlier call had to keep back. If that fails
 // it waits on; it is no reason to refuse this call.
 func flushBefore(ctx context.Context, g *Gate, place string) {
-	if !g.pending.waits(place) {
+	if !g.pending.waits(place) || !g.pending.flushing.TryLock() {
 		return
 	}
+	defer g.pending.flushing.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, noteGrace)
+	defer cancel()
 	if err := g.pending.flush(ctx, place); err != nil {
 		g.cfg.Logger.Warn("evidence of earlier refusals still waits", "place", place, "error", err)
 	}

@@ -28,6 +28,25 @@ type note struct {
 	write  func(context.Context) error
 }
 
+// noting writes evidence in a transaction of its own. What cannot be written now is
+// kept for the next call at the place.
+func noting[T Tx](w *passage, p Place[T]) func(context.Context, Evidence) error {
+	return func(ctx context.Context, e Evidence) error {
+		err := p.Note(ctx, w.key, e)
+		if err == nil {
+			return nil
+		}
+		return errors.Join(err, keep(w, p, e))
+	}
+}
+
+// keep holds evidence back until it can be written.
+func keep[T Tx](w *passage, p Place[T], e Evidence) error {
+	return w.g.pending.keep(note{place: p.Name(), freeze: e.Freeze, write: func(ctx context.Context) error {
+		return p.Note(ctx, w.key, e)
+	}})
+}
+
 // keep stores n, or says what had to be dropped.
 func (p *pending) keep(n note) error {
 	p.mu.Lock()
@@ -72,10 +91,9 @@ func (p *pending) take(place string) []note {
 	return taken
 }
 
-// flush writes what waits for a place. What fails waits on.
+// flush writes what waits for a place. What fails waits on. The caller holds
+// flushing.
 func (p *pending) flush(ctx context.Context, place string) error {
-	p.flushing.Lock()
-	defer p.flushing.Unlock()
 	var failed []error
 	for _, n := range p.take(place) {
 		if err := n.write(ctx); err != nil {

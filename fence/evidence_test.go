@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
@@ -44,6 +45,43 @@ func TestEvidenceDoesNotEndWithTheCaller(t *testing.T) {
 	if i, err := fence.Inspect(t.Context(), w.gate, w.place, doc); err != nil || i.Refusals[lastword.StaleOwner] != 1 {
 		t.Fatalf("got %+v, %v", i.Refusals, err)
 	}
+}
+
+// R16b, KF-22: evidence that cannot be written before the caller's deadline does not
+// hold the refusal up, and is written with the next call.
+func TestEvidenceThatComesTooLateIsWrittenByTheNextCall(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.acquire(), w.acquire()
+	w.mustApply(b, "b-1", 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	p := &busy{Place: w.place, locked: true}
+	_, err := fence.Apply(ctx, w.gate, p, callOf(a, "a-1"), set("x"))
+	wantCode(t, err, lastword.CodeStaleOwner)
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("the refusal took %v, with 50ms to go", took)
+	}
+	w.mustApply(b, "b-2", 2) // still locked: it is not held up for long
+	p.locked = false
+	w.mustApply(b, "b-3", 3)
+	if i, err := fence.Inspect(t.Context(), w.gate, w.place, doc); err != nil || i.Refusals[lastword.StaleOwner] != 1 {
+		t.Fatalf("got %+v, %v, want one refusal counted", i.Refusals, err)
+	}
+}
+
+// busy is a place at which evidence waits for a lock until its context ends.
+type busy struct {
+	*memfence.Place
+	locked bool
+}
+
+func (p *busy) Note(ctx context.Context, key fence.Key, e fence.Evidence) error {
+	if !p.locked {
+		return p.Place.Note(ctx, key, e)
+	}
+	<-ctx.Done()
+	return &lastword.Error{Code: lastword.CodeUnavailable, Op: "note", Message: "busy", Err: ctx.Err()}
 }
 
 type cancelling struct {

@@ -18,9 +18,11 @@ const (
 	// maxRounds bounds how often one call begins again because the record has seen
 	// more than the call had asked for.
 	maxRounds = 4
-	// noteTimeout bounds how long a refusal waits for its evidence to be written
-	// when the caller's own context has ended.
+	// noteTimeout bounds how long a refusal waits for its evidence to be written, and
+	// noteGrace how far it may outlast the caller's deadline with that, and how long a
+	// later call may be held up by evidence that still waits.
 	noteTimeout = 5 * time.Second
+	noteGrace   = 250 * time.Millisecond
 )
 
 // Gate admits guarded writes at places. It verifies, asks, numbers and keeps
@@ -93,7 +95,7 @@ func (c *Config) fill() {
 		c.Elapsed = processElapsed()
 	}
 	if c.Now == nil {
-		c.Now = time.Now
+		c.Now = time.Now //nolint:forbidigo // the one place where the default is taken
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -104,11 +106,24 @@ func (c *Config) fill() {
 // counted: the first stands still in a suspend, the second may be set back. Too
 // much only means that an answer is asked for again.
 func processElapsed() func() time.Duration {
-	start := time.Now()
+	start := time.Now() //nolint:forbidigo // as above
 	return func() time.Duration {
-		now := time.Now()
+		now := time.Now() //nolint:forbidigo // as above
 		return max(now.Sub(start), now.Round(0).Sub(start.Round(0)))
 	}
+}
+
+// noteTime is how long evidence may take to be written: the caller's own time, and
+// a short one if that is over, since the refusal was decided all the same.
+func (g *Gate) noteTime(ctx context.Context) time.Duration {
+	end, bounded := ctx.Deadline()
+	switch {
+	case ctx.Err() != nil:
+		return noteGrace
+	case !bounded:
+		return noteTimeout
+	}
+	return min(noteTimeout, max(noteGrace, time.Until(end))) //nolint:forbidigo // a context's deadline is on the system's clock
 }
 
 // admits reports whether r is inside the gate's scope.
@@ -140,4 +155,8 @@ func (g *Gate) stamp() time.Time { return g.cfg.Now().UTC().Truncate(time.Micros
 // place it belongs to. What could not be written stays, and the error says why.
 // Call it when the transaction that was refused has been rolled back; the next
 // [Apply] or [Advance] at the same place does it too.
-func (g *Gate) Flush(ctx context.Context) error { return g.pending.flush(ctx, "") }
+func (g *Gate) Flush(ctx context.Context) error {
+	g.pending.flushing.Lock()
+	defer g.pending.flushing.Unlock()
+	return g.pending.flush(ctx, "")
+}

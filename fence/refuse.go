@@ -101,12 +101,11 @@ func (w *passage) refuse(ctx context.Context, out outcome, note func(context.Con
 		w.g.cfg.Logger.Error("record frozen", "domain", w.key.Domain, "resource", w.key.Resource,
 			"why", d.Why, "stored", out.record.Fence, "fence", w.attempt.Fence, "lease", w.attempt.LeaseID)
 	}
-	// The caller's context may have ended; its refusal must be kept all the same.
-	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.g.noteTime(ctx))
 	defer cancel()
 	if err := note(noting, e); err != nil {
-		w.g.cfg.Logger.Warn("evidence of a refusal was not kept", "resource", w.key.Resource, "verdict", d.Verdict, "error", err)
-		return errors.Join(refusal, fmt.Errorf("the evidence of it was not kept: %w", definite(err)))
+		w.g.cfg.Logger.Warn("evidence of a refusal was not written", "resource", w.key.Resource, "verdict", d.Verdict, "error", err)
+		return errors.Join(refusal, fmt.Errorf("the evidence of it was not written: %w", definite(err)))
 	}
 	return refusal
 }

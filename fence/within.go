@@ -63,9 +63,5 @@ func finishWithin[T Tx](ctx context.Context, w *passage, p Place[T], tx T, out o
 		return out.receipt, nil
 	}
 	w.number.settle(0, out.own, out.decision.Verdict)
-	return lastword.Receipt{}, w.refuse(ctx, out, func(_ context.Context, e Evidence) error {
-		return w.g.pending.keep(note{place: p.Name(), freeze: e.Freeze, write: func(ctx context.Context) error {
-			return p.Note(ctx, w.key, e)
-		}})
-	})
+	return lastword.Receipt{}, w.refuse(ctx, out, func(_ context.Context, e Evidence) error { return keep(w, p, e) })
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/json" // refuses duplicate members, heeds case (T7)
+
 	"github.com/lastword/lastword"
 )
 

@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/go-jose/go-jose/v4"
+
 	"github.com/lastword/lastword"
 )
 

@@ -11,6 +11,7 @@ import (
 // crash ends a process after it has written the newer fence and the value, before
 // the commit: neither may stay.
 func (b *bench) crash(ctx context.Context, r *Result) error {
+	b.part = "crash"
 	old, young, err := b.pair()
 	if err != nil {
 		return err

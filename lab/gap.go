@@ -2,13 +2,13 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 )
 
 // gaps shows what a fence does not promise: between the newer holder's acquire and
 // its first write the older one's write may still be accepted.
 func (b *bench) gaps(ctx context.Context, r *Result) error {
+	b.part = "gap"
 	unasked, err := b.gapUnasked(ctx)
 	if err != nil {
 		return err
@@ -28,17 +28,16 @@ func (b *bench) gapUnasked(ctx context.Context) (Gap, error) {
 		return Gap{}, err
 	}
 	g := Gap{Mode: fenceOnly, Stopped: "before its write"}
-	err = errors.Join(b.acquire(ctx, old, docGapFence, takeoverTTL, 0))
-	if err == nil {
-		err = b.pause(old)
+	if err := b.acquire(ctx, old, docGapFence, takeoverTTL, 0); err != nil {
+		return g, err
 	}
-	if err == nil {
-		err = b.acquire(ctx, young, docGapFence, workTTL, takeoverWait)
+	if err := b.pause(old); err != nil {
+		return g, err
 	}
-	if err == nil {
-		err = b.resume(old)
+	if err := b.acquire(ctx, young, docGapFence, workTTL, takeoverWait); err != nil {
+		return g, err
 	}
-	if err != nil {
+	if err := b.resume(old); err != nil {
 		return g, err
 	}
 	early, err := b.write(ctx, old, docGapFence, oldValue, fenceOnly)

@@ -63,8 +63,10 @@ type LateCompletion struct {
 	Code  string `json:"code"`
 }
 
-// Event is one thing that a process did and what it heard.
+// Event is one thing that a process did and what it heard. Part is the part of the
+// experiment: takeover, gap, crash.
 type Event struct {
+	Part    string `json:"part"`
 	Process string `json:"process"`
 	Did     string `json:"did"`
 	Heard   string `json:"heard"`

@@ -12,7 +12,7 @@ func (r Result) Print(w io.Writer) error {
 	p := &printer{w: w}
 	p.line("%s", r.title())
 	p.line("")
-	p.events(r.Events)
+	p.events(r.Events, "takeover")
 	p.line("")
 	p.tables(r)
 	p.line("")
@@ -47,12 +47,15 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
-func (p *printer) events(events []Event) {
+func (p *printer) events(events []Event, part string) {
 	if p.err != nil {
 		return
 	}
 	tw := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
 	for _, e := range events {
+		if e.Part != part {
+			continue
+		}
 		fmt.Fprintf(tw, "  %s\t%s\t%s\n", e.Process, e.Did, e.Heard)
 	}
 	p.err = tw.Flush()
@@ -86,14 +89,18 @@ func box(title string, rows [][2]string) []string {
 
 // more shows the parts that only a run with the fence has.
 func (p *printer) more(r Result) {
-	for _, g := range r.Gap {
+	if len(r.Gap) > 0 {
 		p.line("")
-		p.line("What the fence does not promise (status mode %s): A asleep %s, B has acquired and not yet written.", g.Mode, g.Stopped)
-		p.line("  A's write %s, then B's %s, then A's %s; the table says %q.", g.Early, g.Newer, g.Late, g.Value)
+		p.line("What the fence does NOT promise: B has acquired and not yet written. A, asleep ...")
+	}
+	for _, g := range r.Gap {
+		p.line("  ... %s (status mode %s): A's write %s, then B's %s, then A's %s; the table says %q.",
+			g.Stopped, g.Mode, g.Early, g.Newer, g.Late, g.Value)
 	}
 	if c := r.Crash; c != nil {
 		p.line("")
-		p.line("B killed inside its transaction, after fence and value were written: fence %s -> %s, value %q -> %q; done again: %s.",
+		p.line("A process killed after fence and value were written, before its commit:")
+		p.line("  fence %s -> %s, value %q -> %q, the same operation in the next tenure %s.",
 			c.FenceBefore, c.FenceAfter, c.ValueBefore, c.ValueAfter, c.Retried)
 	}
 	if len(r.Boundary) > 0 {
@@ -108,7 +115,7 @@ func (p *printer) more(r Result) {
 // Print shows the script to people.
 func (o Operations) Print(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(tw, "tenure\tfence\tseq\toperation\tcontent\tverdict\t\n")
+	fmt.Fprintf(tw, "tenure\tfence\tseq\toperation\tcontent\tverdict\toutcome\n")
 	for _, s := range o.Steps {
 		fmt.Fprintf(tw, "%d\t%s\t%d\t%s\t%s\t%s\t%s\n", s.Tenure, s.Fence, s.Seq, s.Operation, s.Content, s.Verdict, s.Outcome)
 	}

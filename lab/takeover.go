@@ -74,6 +74,7 @@ type bench struct {
 	client    *rpc.Client
 	business  *business
 	agents    []*process
+	part      string
 	events    []Event
 }
 
@@ -130,7 +131,7 @@ func (b *bench) close() error {
 }
 
 func (b *bench) note(process, did, heard string) {
-	e := Event{Process: process, Did: did, Heard: heard}
+	e := Event{Part: b.part, Process: process, Did: did, Heard: heard}
 	b.events = append(b.events, e)
 	if b.opts.Progress != nil {
 		b.opts.Progress(e)
@@ -215,6 +216,7 @@ func (b *bench) pair() (a, c *process, err error) {
 }
 
 func (b *bench) takeover(ctx context.Context, r *Result) error {
+	b.part = "takeover"
 	mode := nothingCheck
 	if b.opts.Fence {
 		mode = checkedMode

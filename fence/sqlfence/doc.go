@@ -28,7 +28,7 @@
 // A call outlasts its context by at most the connection's busy_timeout (drivers that
 // end a wait with the context, as modernc.org/sqlite does, do not use it up), the
 // effect's own time and the time that the disk takes for one COMMIT; a refusal by
-// up to 5 s more, to keep its evidence. Outside WAL a COMMIT waits for readers, too,
+// up to 250 ms more, to write its evidence. Outside WAL a COMMIT waits for readers, too,
 // up to the busy_timeout.
 //
 // # Not guaranteed

@@ -9,11 +9,12 @@ import (
 	"path/filepath"
 	"time"
 
+	_ "modernc.org/sqlite"
+
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
 	"github.com/lastword/lastword/fence/sqlfence"
 	"github.com/lastword/lastword/grant"
-	_ "modernc.org/sqlite"
 )
 
 // Two workers believe that they hold the invoice batch. The one with the older fence

@@ -10,11 +10,12 @@ import (
 	"testing"
 	"time"
 
+	_ "modernc.org/sqlite"
+
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
 	"github.com/lastword/lastword/fence/sqlfence"
 	"github.com/lastword/lastword/grant"
-	_ "modernc.org/sqlite"
 )
 
 const domain = "test"

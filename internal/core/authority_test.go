@@ -8,9 +8,10 @@ import (
 	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/internal/core"
-	"pgregory.net/rapid"
 )
 
 // command is one random step; its bytes are taken modulo what there is to choose.

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/internal/core"
-	"pgregory.net/rapid"
 )
 
 // attemptOf is one random attempt at a place whose highest fence is highest: near it,

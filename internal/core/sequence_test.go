@@ -5,9 +5,10 @@ import (
 	"math"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/internal/core"
-	"pgregory.net/rapid"
 )
 
 // holder numbers the writes of one tenure at one place, over a network that loses

@@ -6,9 +6,10 @@ import (
 	"math/big"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/internal/core"
-	"pgregory.net/rapid"
 )
 
 const day core.Span = 24 * 60 * 60 * 1e9

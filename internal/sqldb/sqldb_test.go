@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
+	_ "modernc.org/sqlite"
+
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/internal/sqldb"
-	_ "modernc.org/sqlite"
 )
 
 var schema = sqldb.Schema{

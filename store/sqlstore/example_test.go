@@ -7,10 +7,11 @@ import (
 	"os"
 	"path/filepath"
 
+	_ "modernc.org/sqlite" // the caller brings the driver
+
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/store"
 	"github.com/lastword/lastword/store/sqlstore"
-	_ "modernc.org/sqlite" // the caller brings the driver
 )
 
 func ExampleOpen() {

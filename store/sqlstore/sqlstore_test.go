@@ -10,11 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	_ "modernc.org/sqlite"
+
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/store"
 	"github.com/lastword/lastword/store/sqlstore"
 	"github.com/lastword/lastword/store/storetest"
-	_ "modernc.org/sqlite"
 )
 
 func harness(cfg sqlstore.Config) storetest.Harness {

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lastword/lastword/lab"
+)
+
+func (a *app) labCommand() *cobra.Command {
+	agent := &cobra.Command{
+		Use: "agent", Short: "the inside of an experiment's processes", Args: want(), Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error { return lab.Agent(cmd.Context(), a.stdin, a.stdout) },
+	}
+	return group("lab", "experiments with real processes", a.takeoverCommand(), a.operationsCommand(), agent)
+}
+
+const takeoverLong = `A acquires a lease and is stopped (SIGSTOP). B takes over at the deadline, writes and
+reports the work done. A is continued, writes and tries to report, too. Each of them,
+and the authority, is a process of its own; the order comes from what they say, not
+from time. Shows the task table and the business table side by side.
+
+  --fence=off   nothing checks the write: A overwrites B, and the task table shows nothing
+  --fence=on    the resource checks in its own transaction; also shows what the fence does
+                not promise, a process killed before its commit, and the ticks around a
+                deadline
+
+With --check FILE the result is compared with one that was stored by --out FILE; a
+difference is exit code 1.`
+
+func (a *app) takeoverCommand() *cobra.Command {
+	fence, out, check := "on", "", ""
+	cmd := &cobra.Command{
+		Use: "takeover [--fence=on|off]", Short: "a paused worker overwrites its successor, or not", Long: takeoverLong, Args: want(),
+	}
+	f := cmd.Flags()
+	f.Var(&choiceFlag{&fence, []string{"on", "off"}}, "fence", "does the resource check: on or off")
+	f.StringVar(&out, "out", "", "store the result, as JSON, in `FILE`")
+	f.StringVar(&check, "check", "", "compare the result with the one stored in `FILE`")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if check != "" { // a file that cannot be read is found before anything runs
+			if _, err := os.Stat(check); err != nil {
+				return fmt.Errorf("lab takeover: --check: %w", err)
+			}
+		}
+		program, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("lab takeover: %w", err)
+		}
+		o := lab.Options{Agent: []string{program, "lab", "agent"}, Fence: fence == "on"}
+		r, err := lab.Takeover(cmd.Context(), o)
+		if err != nil {
+			return fmt.Errorf("lab takeover: %w", err)
+		}
+		return a.experiment(r, out, check)
+	}
+	return cmd
+}
+
+// experiment shows a result, stores it and compares it, as asked.
+func (a *app) experiment(r lab.Result, out, check string) error {
+	var err error
+	if a.json {
+		err = r.Write(a.stdout)
+	} else {
+		err = r.Print(a.stdout)
+	}
+	if err == nil && out != "" {
+		err = storeResult(r, out)
+	}
+	if err == nil && check != "" {
+		if err = r.Check(check); err == nil && !a.json {
+			_, err = fmt.Fprintf(a.stdout, "\nThe same as in %s.\n", check)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("lab takeover: %w", err)
+	}
+	return nil
+}
+
+func storeResult(r lab.Result, path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.Write(f), f.Close())
+}
+
+func (a *app) operationsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "operations", Short: "one intent, one effect: five writes of two tenures", Args: want(),
+		Long: `Five writes under policy latest: two numbers of one tenure, the same operation in the
+next tenure, the same operation with other content, and a new operation with an old
+number. Shows what each was answered and counts the effects in the business table.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, err := lab.RunOperations(cmd.Context())
+			if err != nil {
+				return fmt.Errorf("lab operations: %w", err)
+			}
+			if a.json {
+				return a.object(o)
+			}
+			return o.Print(a.stdout)
+		},
+	}
+}
