@@ -268,8 +268,8 @@ func (c *crew) finish() {
 
 func TestTheVeryFirstStartKilledAtEachStepCanBeRepeated(t *testing.T) { // R10
 	t.Parallel()
-	for _, p := range killPoints() {
-		if p.Phase != "start" {
+	for i, p := range killPoints() {
+		if p.Phase != "start" || testing.Short() && i%3 != 0 {
 			continue
 		}
 		dir := t.TempDir()
