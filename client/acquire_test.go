@@ -294,7 +294,7 @@ func TestAContextOfALostLeaseDoesNotSpeakForANewAttempt(t *testing.T) { // R27
 
 func TestAnAnswerThatIsNoLeaseIsCancelled(t *testing.T) { // R25
 	inBubble(t, func(t *testing.T, w *world) {
-		w.fake.ttl = 30 * time.Millisecond // less than three margins
+		w.ttl = 30 * time.Millisecond // less than three margins
 		_, err := w.client(client.Config{}).Acquire(t.Context(), doc, client.AcquireOptions{})
 		wantIs(t, err, lastword.ErrInternal)
 		if f := w.held(doc); f != 0 {

@@ -35,7 +35,7 @@ func answerOf(err error) answer {
 	if !errors.As(err, &e) {
 		return unclear
 	}
-	switch e.Code { //nolint:exhaustive // every other code is the other side's decision
+	switch e.Code {
 	case lastword.CodeUnknown, lastword.CodeMutationUnknown:
 		return unclear
 	case lastword.CodeUnavailable:

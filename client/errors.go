@@ -24,8 +24,8 @@ var (
 	ErrMaxHold = errors.New("the lease reached its longest hold")
 )
 
-// ErrOwnershipUnknown: it is not known at this moment whether the lease is still
-// held, so nothing was sent. The same effect may be tried again once the lease is
+// ErrOwnershipUnknown says that it is not known at this moment whether the lease is
+// still held, so nothing was sent. The same effect may be tried again once the lease is
 // HELD. Errors that match it match [lastword.ErrUnknownOutcome] too.
 var ErrOwnershipUnknown = errors.New("ownership is not known")
 

@@ -224,7 +224,7 @@ func TestARenewalWhoseReplyIsLostIsFoundOut(t *testing.T) { // R26, KF-03
 
 func TestTheGrantedTTLIsWhatCounts(t *testing.T) { // R8, R25
 	inBubble(t, func(t *testing.T, w *world) {
-		w.fake.ttl = 3 * time.Second
+		w.ttl = 3 * time.Second
 		start := time.Now()
 		l := w.lease(w.client(client.Config{}), client.AcquireOptions{TTL: time.Hour})
 		time.Sleep(10*time.Second + time.Millisecond)

@@ -21,7 +21,7 @@ func TestARefusalOutlivesItsEvidence(t *testing.T) {
 	for _, fault := range []error{errors.New("disk full"), errLost} {
 		_, err := fence.Apply(t.Context(), w.gate, noteless{w.place, fault}, callOf(a, "a-1"), set("x"))
 		wantCode(t, err, lastword.CodeStaleOwner)
-		if !errors.Is(err, lastword.ErrStale) || fault != errLost && !errors.Is(err, fault) {
+		if !errors.Is(err, lastword.ErrStale) || !errors.Is(fault, errLost) && !errors.Is(err, fault) {
 			t.Errorf("%v does not match both", err)
 		}
 		if errors.Is(err, lastword.ErrUnknownOutcome) {

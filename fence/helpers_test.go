@@ -24,7 +24,6 @@ type world struct {
 	signer *grant.Signer
 	bundle grant.Bundle
 	place  *memfence.Place
-	status statusFunc
 	gate   *fence.Gate
 	next   lastword.Token
 }

@@ -16,9 +16,8 @@ var errLost = &lastword.Error{Code: lastword.CodeMutationUnknown, Op: "commit", 
 // losing is a place that loses the replies of its next commits.
 type losing struct {
 	*memfence.Place
-	mu     sync.Mutex
-	next   []bool // per commit: was it done all the same?
-	during func() // runs where the reply is lost
+	mu   sync.Mutex
+	next []bool // per commit: was it done all the same?
 }
 
 func (p *losing) Transact(ctx context.Context, key fence.Key, fn func(context.Context, *memfence.Tx) error) error {

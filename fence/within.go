@@ -49,8 +49,7 @@ func Within[T Tx](ctx context.Context, g *Gate, p Place[T], tx T, c Call) (lastw
 }
 
 func finishWithin[T Tx](ctx context.Context, w *passage, p Place[T], tx T, out outcome) (lastword.Receipt, error) {
-	switch out.decision.Verdict {
-	case lastword.Applied:
+	if out.decision.Verdict == lastword.Applied {
 		w.committing(true) // from here on the caller may commit it
 		err := carryOut(ctx, w, tx, &out, func(context.Context, T) ([]byte, error) { return nil, nil })
 		w.number.await()
@@ -58,10 +57,10 @@ func finishWithin[T Tx](ctx context.Context, w *passage, p Place[T], tx T, out o
 			return lastword.Receipt{}, w.failed(err)
 		}
 		return out.receipt, nil
-	case lastword.Replayed:
-		w.number.settle(0, out.own, out.decision.Verdict)
-		return out.receipt, nil
 	}
 	w.number.settle(0, out.own, out.decision.Verdict)
+	if out.decision.Verdict == lastword.Replayed {
+		return out.receipt, nil
+	}
 	return lastword.Receipt{}, w.refuse(ctx, out, func(_ context.Context, e Evidence) error { return keep(w, p, e) })
 }

@@ -39,7 +39,7 @@ func (b *bench) crash(ctx context.Context, r *Result) error {
 		return err
 	}
 	if said.Event != "written" {
-		return fmt.Errorf("B did not get as far as its commit: %+v", said)
+		return fmt.Errorf("%s did not get as far as its commit: %+v", young.name, said)
 	}
 	if err := young.died(); err != nil {
 		return err

@@ -72,7 +72,7 @@ func (b *bench) gapAsked(ctx context.Context) (Gap, error) {
 		return g, err
 	}
 	if said.Event != "answered" {
-		return g, fmt.Errorf("A did not get as far as its status answer: %+v", said)
+		return g, fmt.Errorf("%s did not get as far as its status answer: %+v", old.name, said)
 	}
 	if err := old.stopped(); err != nil {
 		return g, err

@@ -30,7 +30,7 @@ type process struct {
 
 // start runs an agent as a process of its own.
 func start(name string, command []string) (*process, error) {
-	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // an agent ends with its input, or by close
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

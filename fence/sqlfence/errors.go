@@ -71,7 +71,7 @@ func explain(op string, err error) error {
 
 // named says what was tried in an error that does not say it yet.
 func named(op string, err error) error {
-	known, ok := err.(*lastword.Error) // a wrapped one is somebody else's line
+	known, ok := err.(*lastword.Error) //nolint:errorlint // a wrapped one is somebody else's line
 	if !ok || known.Op != "" {
 		return err
 	}

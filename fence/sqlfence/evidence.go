@@ -75,7 +75,7 @@ func (p *Place) inspect(ctx context.Context, key fence.Key) (found fence.Inspect
 	if err != nil {
 		return found, err
 	}
-	defer tx.Rollback() // it only read
+	defer func() { _ = tx.Rollback() }() // it only read
 	if found.Record, _, _, err = load(ctx, tx.StmtContext(ctx, p.stmts.load), key, ""); err != nil {
 		return found, err
 	}

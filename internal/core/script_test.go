@@ -364,7 +364,7 @@ func (w *world) process(who string, words []string) bool {
 		plan, header := core.PlanAdvance(w.header, w.witness, w.place.rec.Fence.Epoch())
 		w.start(plan, &header, line)
 	case "backs up":
-		w.backup = w.durable.clone()
+		w.backup = w.clone()
 	case "restores":
 		w.durable = w.backup.clone() // the store's own counter goes back with it
 		w.running = false

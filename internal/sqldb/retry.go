@@ -55,7 +55,7 @@ func (b Backoff) withDefaults() Backoff {
 }
 
 func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
+	timer := time.NewTimer(d) //nolint:forbidigo // the default of Backoff.Wait, the only one
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -60,7 +60,7 @@ func (SQLite) Class(err error) Class {
 	return Other
 }
 
-// RolledBack: only BUSY and a failed deferred constraint prove it. They are found
+// RolledBack is proved only by BUSY and a failed deferred constraint. They are found
 // before the first frame of the commit is written and leave the transaction open, so
 // that ROLLBACK ends it. After FULL and I/O errors the transaction is undone in this
 // process, but its last frame may stand in the log without having been synced: the

@@ -30,13 +30,13 @@ const (
 // lock time-out.
 func Transact(ctx context.Context, d Dialect, conn *sql.Conn, fn func(context.Context) error) (Outcome, error) {
 	if _, err := conn.ExecContext(ctx, d.Begin()); err != nil {
-		rollback(ctx, conn) // a driver may report an error for a BEGIN that worked
+		_ = rollback(ctx, conn) // a driver may report an error for a BEGIN that worked
 		return RolledBack, err
 	}
 	done := false
 	defer func() {
 		if !done { // fn panicked
-			rollback(ctx, conn)
+			_ = rollback(ctx, conn)
 		}
 	}()
 	err := fn(ctx)
@@ -47,7 +47,7 @@ func Transact(ctx context.Context, d Dialect, conn *sql.Conn, fn func(context.Co
 		}
 		if !d.RolledBack(err) {
 			done = true
-			rollback(ctx, conn)
+			_ = rollback(ctx, conn)
 			return Unknown, err
 		}
 	}

@@ -274,10 +274,9 @@ func releaseRepeated(w *world) {
 }
 
 func cancelFirst(w *world) {
-	p, q := w.started(), w.process(0)
-	p.accepted("cancel", cancel(doc, "a", "r1"))
+	w.started().accepted("cancel", cancel(doc, "a", "r1"))
 	w.reopen(false)
-	p, q = w.process(0), w.process(0)
+	p, q := w.process(0), w.process(0)
 	q.refused("the acquire that comes later", lastword.CodeCanceled, w.acquire(doc, "a", "r1"))
 	p.granted(doc, "b", "r1") // another owner's id
 }
