@@ -46,7 +46,9 @@ func (l *lines) say(kind string, v any) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	fmt.Fprintf(l.out, "%s %s\n", kind, b)
+	if _, err := fmt.Fprintf(l.out, "%s %s\n", kind, b); err != nil {
+		panic(err) // the parent has gone
+	}
 }
 
 func workerChild(c workerConfig) error {
@@ -191,7 +193,7 @@ func (h *hand) repeat(ctx context.Context, l *client.Lease, q lastword.AcquireRe
 	case errors.As(err, &e) && e.Code == lastword.CodeTenureEnded && e.Ended.Fence != l.Fence():
 		h.say("violation", fmt.Sprintf("request %s/%s gave fence %d, then ended with %d", h.name, q.RequestID, l.Fence(), e.Ended.Fence))
 	case errors.As(err, &e):
-		switch e.Code { //nolint:exhaustive // whatever else is wrong
+		switch e.Code {
 		case lastword.CodeTenureEnded, lastword.CodeUnavailable, lastword.CodeUnknown, lastword.CodeCanceled:
 		default:
 			h.say("violation", fmt.Sprintf("request %s/%s was granted fence %d, then refused: %v", h.name, q.RequestID, l.Fence(), err))
