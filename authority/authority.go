@@ -11,14 +11,29 @@
 // A number is issued only together with its grant, in one atomic step that is
 // durable before any reply that tells of it (P2, R1). A request id that was granted
 // gets the same grant again (R2). At most one tenure of a resource is valid, and
-// none ends before its TTL has gone by (R4, R8). Several authorities may share one
-// store. A call ends with its context.
+// none ends before its TTL has gone by (R4, R8). All that a round does to a resource
+// is one write, on the condition of what was read (R9). Several authorities may share
+// one store. What an answer tells to remain is never more than what is left, at any
+// process (R25). Who waits at a process is served in the order of their coming, and
+// nobody passes them there (R3). A call ends with its context: with UNAVAILABLE it
+// had no effect and will have none, with UNKNOWN it may have had one.
 //
 // # Not guaranteed
 //
 // That a holder which lost its lease has stopped: that is the fence's part. The
-// order of waiters across several authority processes: each keeps its own queue.
-// A waiter's place is not durable; a restarted authority begins with empty queues.
+// order of waiters across several authority processes: each keeps its own queue. A
+// waiter's place is not durable; a restarted authority begins with empty queues, and
+// the place of a caller that has gone is kept for two seconds.
+//
+// How much longer than its TTL a lease can stand in the way: a millisecond or so
+// where this process has watched it from its last renewal, two ticks where only the
+// store's counter tells, which includes leases that another process wrote to, and in
+// addition each restart up to two ticks, the time in which no process ran, and gaps
+// of a slow store of which each counts as one tick. A process that has nothing to do
+// does not advance the counter: if the only busy one dies, a lease that it granted
+// has its whole TTL from the moment at which another one is first asked about it. A
+// process learns of what another one has freed within a tick, or within n/1024 ticks
+// where it has waiters for n resources.
 package authority
 
 import (

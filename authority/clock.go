@@ -14,15 +14,22 @@ type pace struct {
 	span core.Span
 	last time.Duration
 	seen core.Span
-	sure core.Span // seen, without a gap that the latest look has just ended
+	sure core.Span // seen when the round began, without the gaps since the one before
+	gaps core.Span // of more than a tick, as far as they count, since the round began
 	back bool      // time has gone back and not caught up yet
 }
 
-// look adds what has gone by. A gap of more than a tick counts for decisions only
-// from the next look on: what holders said during it is handled first. Time that
-// goes back counts again only from where it has caught up.
+// begin looks at the beginning of a round. A gap of more than a tick counts for
+// decisions only from the second round after it on: what holders said during it
+// is handled in the first.
+func (p *pace) begin(now time.Duration) {
+	p.look(now)
+	p.sure, p.gaps = p.seen-p.gaps, 0
+}
+
+// look adds what has gone by. Time that goes back counts again only from where it
+// has caught up.
 func (p *pace) look(now time.Duration) {
-	p.sure = p.seen
 	if now < p.last {
 		p.back = true
 		return
@@ -31,9 +38,10 @@ func (p *pace) look(now time.Duration) {
 	if p.back {
 		p.back, gap = false, 0
 	}
-	p.seen += core.Pace(gap, p.span)
-	if gap <= p.span {
-		p.sure = p.seen
+	counts := core.Pace(gap, p.span)
+	p.seen += counts
+	if gap > p.span {
+		p.gaps += counts
 	}
 	p.last = now
 }

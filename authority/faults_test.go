@@ -86,29 +86,30 @@ type unreliable struct {
 	rand *rand.Rand
 	rate float64
 	slow time.Duration
-	off  bool
 }
 
-func newUnreliable(s store.Store, seed uint64, rate float64, slow time.Duration) *unreliable {
-	return &unreliable{Store: s, rand: rand.New(rand.NewPCG(seed, 1)), rate: rate, slow: slow}
+// newUnreliable is reliable until it is told to fail.
+func newUnreliable(s store.Store, seed uint64, slow time.Duration) *unreliable {
+	return &unreliable{Store: s, rand: rand.New(rand.NewPCG(seed, 1)), slow: slow}
 }
 
-func (u *unreliable) heal() {
+// fail sets the rate of faults; at 0 nothing is late either.
+func (u *unreliable) fail(rate float64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.off = true
+	u.rate = rate
 }
 
 func (u *unreliable) chance() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return !u.off && u.rand.Float64() < u.rate
+	return u.rand.Float64() < u.rate
 }
 
 func (u *unreliable) delay() {
 	u.mu.Lock()
 	var d time.Duration
-	if !u.off && u.slow > 0 {
+	if u.rate > 0 && u.slow > 0 {
 		d = time.Duration(u.rand.Int64N(int64(u.slow)))
 	}
 	u.mu.Unlock()
@@ -164,6 +165,7 @@ type brittle struct {
 	authority.Witness
 	mu     sync.Mutex
 	broken bool
+	loads  int
 	// step runs before and after each swap; an error ends the call.
 	step func(after bool) error
 }
@@ -179,6 +181,7 @@ func (b *brittle) setBroken(broken bool) {
 func (b *brittle) Load(ctx context.Context) (*authority.Mark, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.loads++
 	if b.broken {
 		return nil, errWitness
 	}

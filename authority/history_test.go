@@ -18,9 +18,9 @@ import (
 )
 
 // A history is checked against a model of one resource that knows no time: an open
-// tenure may lapse at any moment, so the model takes an expiry wherever an answer
-// needs one, and nowhere else. That none comes too early is checked beside it: no
-// tenure is taken over within what its holder was told (R8, R25).
+// tenure may lapse at any moment, so the model takes an expiry where an answer needs
+// one, and nowhere else. That none comes too early is checked beside it: no tenure
+// is taken over within what its holder was told (R8, R25).
 
 type act struct {
 	kind  string // acquire, renew, release, complete, cancel, status
@@ -31,7 +31,6 @@ type act struct {
 
 type reply struct {
 	code  lastword.Code // "" is yes; UNKNOWN may have happened or not
-	fence lastword.Token
 	asked lastword.State
 }
 
@@ -67,20 +66,16 @@ func (l ledger) ended(how string) ledger {
 	return l
 }
 
-// model is one resource; fences of all epochs are numbered in their order.
-func model(order map[lastword.Token]int) porcupine.NondeterministicModel {
+// model is one resource. granted is the fence that each request got in the end,
+// numbered in their order.
+func model(granted map[string]int) porcupine.NondeterministicModel {
 	return porcupine.NondeterministicModel{
 		Init: func() []any { return []any{ledger{next: 1, requests: map[string]string{}}} },
 		Step: func(state, input, output any) []any {
 			l, in, out := state.(ledger), input.(act), output.(reply)
 			var next []any
-			for _, from := range []ledger{l, l.ended("EXPIRED")} {
-				for _, to := range from.after(in, out, order) {
-					next = append(next, to)
-				}
-				if l.holder == "" {
-					break
-				}
+			for _, to := range l.after(in, out, granted[in.owner+"/"+in.id]) {
+				next = append(next, to)
 			}
 			return next
 		},
@@ -89,43 +84,39 @@ func model(order map[lastword.Token]int) porcupine.NondeterministicModel {
 }
 
 // after is what the ledger can be once in was answered with out.
-func (l ledger) after(in act, out reply, order map[lastword.Token]int) []ledger {
-	did := l.did(in, order[out.fence])
+func (l ledger) after(in act, out reply, fence int) []ledger {
 	switch {
 	case out.code == lastword.CodeUnknown:
-		if in.kind == "acquire" { // with whatever fence
-			did = l.did(in, 0)
-		}
-		return append(did, l)
-	case out.code == "":
-		if in.kind == "status" {
-			return l.asked(in, out)
-		}
-		return did
+		return append(l.did(in, fence), l)
+	case out.code != "":
+		return l.refused(in, out.code)
+	case in.kind == "status":
+		return l.asked(in, out)
 	}
-	return l.refused(in, out.code)
+	return l.did(in, fence)
 }
 
-// did is the ledger after in was done; fence 0 is any.
+// did is the ledger after in was done.
 func (l ledger) did(in act, fence int) []ledger {
 	key := in.owner + "/" + in.id
 	known, seen := l.requests[key]
 	open := l.holder == key
 	switch in.kind {
 	case "acquire":
-		if open && (fence == 0 || fence == l.fence) {
+		switch {
+		case open && fence == l.fence:
 			return []ledger{l} // the same grant again
+		case !seen && fence == l.next:
+			l = l.ended("EXPIRED")
+			l.holder, l.fence, l.next = key, fence, fence+1
+			return []ledger{l.with(key, fmt.Sprint(fence, " HELD"))}
 		}
-		if seen || l.holder != "" || fence != 0 && fence != l.next {
-			return nil
-		}
-		l.holder, l.fence, l.next = key, l.next, l.next+1
-		return []ledger{l.with(key, fmt.Sprint(l.fence, " HELD"))}
-	case "renew", "complete":
+	case "renew":
 		if open {
 			return []ledger{l}
 		}
-		if in.kind == "complete" && seen { // the same result again
+	case "complete":
+		if seen { // also the same result again, after the end
 			return []ledger{l}
 		}
 	case "release":
@@ -138,7 +129,7 @@ func (l ledger) did(in act, fence int) []ledger {
 	case "cancel":
 		switch {
 		case open:
-			return []ledger{l.ended("CANCELED")}
+			return []ledger{l.ended("CANCELED"), l.ended("EXPIRED")}
 		case !seen:
 			return []ledger{l.with(key, "never")}
 		}
@@ -157,20 +148,27 @@ func (l ledger) refused(in act, code lastword.Code) []ledger {
 	case lastword.CodeHeld:
 		fits = l.holder != "" && !open
 	case lastword.CodeNotHolder:
-		fits = !open && (in.kind != "release" || !strings.HasSuffix(known, " RELEASED"))
+		fits = in.kind != "release" || !strings.HasSuffix(known, " RELEASED")
 	case lastword.CodeTenureEnded:
-		fits = seen && !open && known != "never"
+		fits = seen && known != "never"
 	case lastword.CodeCanceled:
 		fits = known == "never"
 	}
-	if fits {
+	switch {
+	case fits && open:
+		return []ledger{l.ended("EXPIRED")}
+	case fits:
 		return []ledger{l}
 	}
 	return nil
 }
 
 func (l ledger) asked(in act, out reply) []ledger {
-	known, seen := l.requests[in.owner+"/"+in.id]
+	key := in.owner + "/" + in.id
+	if l.holder == key && out.asked == lastword.StateExpired {
+		return []ledger{l.ended("EXPIRED")}
+	}
+	known, seen := l.requests[key]
 	want := lastword.StateFree
 	if seen {
 		want = lastword.StateCanceled
@@ -190,6 +188,7 @@ type recorder struct {
 	start    time.Time
 	events   []porcupine.Operation
 	fences   map[lastword.Token]bool
+	granted  map[string]lastword.Token    // by request
 	promises map[lastword.Token]time.Time // no grant of a larger fence may be answered before
 	given    map[lastword.Token]bool      // by their holders
 	early    []string
@@ -206,11 +205,16 @@ func (r *recorder) do(client int, in act, call func() (lastword.Tenure, lastword
 	var e *lastword.Error
 	if errors.As(err, &e) {
 		out.code = e.Code
-	} else if in.kind == "acquire" {
-		out.fence = tenure.Fence
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	switch {
+	case in.kind != "acquire":
+	case err == nil:
+		r.granted[in.owner+"/"+in.id] = tenure.Fence
+	case out.code == lastword.CodeTenureEnded:
+		r.granted[in.owner+"/"+in.id] = e.Ended.Fence
+	}
 	op := porcupine.Operation{ClientId: client, Input: in, Output: out, Call: int64(sent.Sub(r.start)), Return: int64(back.Sub(r.start))}
 	// The injected faults lose a request or an answer; none is late. Where nothing
 	// can have changed, nothing is to be explained.
@@ -253,13 +257,19 @@ func (r *recorder) check(t *testing.T) {
 	for _, why := range r.early {
 		t.Error(why)
 	}
-	order := map[lastword.Token]int{}
-	for i, f := range slices.Sorted(maps.Keys(r.fences)) {
-		order[f] = i + 1
+	// Every grant was told at last, since callers ask until they know.
+	all := slices.Sorted(maps.Values(r.granted))
+	granted := map[string]int{}
+	for request, fence := range r.granted {
+		at, _ := slices.BinarySearch(all, fence)
+		granted[request] = at + 1
 	}
-	// Fences that nobody was told of leave gaps: they are counted only if every
-	// grant was told at last, which the callers see to.
-	m := model(order)
+	for i := range all[1:] {
+		if all[i] == all[i+1] {
+			t.Fatalf("fence %s was given to two requests", all[i].Text())
+		}
+	}
+	m := model(granted)
 	switch porcupine.CheckOperationsTimeout(m.ToModel(), r.events, 20*time.Second) {
 	case porcupine.Illegal:
 		for _, e := range r.events {
@@ -299,16 +309,14 @@ func history(t *testing.T, w *world, seed uint64, unit time.Duration, cfg author
 	var processes []*authority.Authority
 	var stores []*unreliable
 	for i := range uint64(2) {
-		s := newUnreliable(w.memory.Open(), seed*10+i, 0, unit/4)
+		s := newUnreliable(w.memory.Open(), seed*10+i, unit/4)
 		processes = append(processes, w.openOn(s, cfg))
 		stores = append(stores, s)
 	}
 	for _, s := range stores {
-		s.mu.Lock()
-		s.rate = 0.04
-		s.mu.Unlock()
+		s.fail(0.04)
 	}
-	r := &recorder{start: time.Now(), fences: map[lastword.Token]bool{}, promises: map[lastword.Token]time.Time{}, given: map[lastword.Token]bool{}}
+	r := &recorder{start: time.Now(), fences: map[lastword.Token]bool{}, granted: map[string]lastword.Token{}, promises: map[lastword.Token]time.Time{}, given: map[lastword.Token]bool{}}
 	var wg sync.WaitGroup
 	for i := range 8 {
 		rnd := rand.New(rand.NewPCG(seed, uint64(i)))
@@ -333,12 +341,6 @@ func client(t *testing.T, r *recorder, i int, processes []*authority.Authority, 
 		for errors.Is(err, lastword.ErrUnknownOutcome) || errors.Is(err, lastword.ErrUnavailable) {
 			held, err = r.do(i, in, func() (lastword.Tenure, lastword.State, error) {
 				got, err := any().Acquire(ctx, q)
-				var e *lastword.Error
-				if errors.As(err, &e) && e.Code == lastword.CodeTenureEnded {
-					r.mu.Lock()
-					r.fences[e.Ended.Fence] = true // its grant was never told
-					r.mu.Unlock()
-				}
 				return got, "", err
 			})
 		}

@@ -245,7 +245,7 @@ func (l *loop) shutDown() {
 func (l *loop) decide(calls []*call) {
 	calls = slices.DeleteFunc(calls, func(c *call) bool { return !c.taken.CompareAndSwap(false, true) })
 	l.failed = false
-	l.pace.look(l.cfg.Elapsed())
+	l.pace.begin(l.cfg.Elapsed())
 	l.waiters.expire(l.pace.last)
 	if err := l.guard(); err != nil {
 		l.fail(calls, err)

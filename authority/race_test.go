@@ -24,8 +24,9 @@ func TestR1ACallThatEndsAtTheMomentOfItsGrant(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	w := newWorld(t)
 	defer w.close()
-	conflicts := newUnreliable(w.memory.Open(), seed, 0.02, 0)
+	conflicts := newUnreliable(w.memory.Open(), seed, 0)
 	a := w.openOn(conflicts, authority.Config{Tick: 5 * time.Millisecond, MinTTL: 10 * time.Millisecond})
+	conflicts.fail(0.02)
 	counts := map[lastword.Code]int{}
 	const rounds = 1500
 	for n := range rounds {

@@ -322,7 +322,12 @@ func TestR10NoGrantWhileTheWitnessIsAway(t *testing.T) {
 		held := mustAcquire(t, a, request("a", "1", time.Minute))
 		b := background(t.Context(), a, waiting("b", "1", time.Minute))
 		witness.setBroken(true)
+		asked := witness.loads
 		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := witness.loads - asked; n > 40 {
+			t.Fatalf("the witness was asked %d times in 1s while it was away", n)
+		}
 		_, err := a.Acquire(t.Context(), lastword.AcquireRequest{Resource: "x", Owner: "a", RequestID: "1", TTL: time.Second})
 		wantCode(t, err, lastword.ErrUnavailable)
 		_, err = a.Renew(t.Context(), held.TenureRef)

@@ -134,10 +134,12 @@ func unsteady(t *testing.T, w *world, seed uint64) {
 	var stores []*unreliable
 	var processes []*authority.Authority
 	for i := range uint64(2) {
-		s := newUnreliable(w.memory.Open(), seed*10+i, 0, 20*time.Millisecond)
+		s := newUnreliable(w.memory.Open(), seed*10+i, 20*time.Millisecond)
 		processes = append(processes, w.openOn(s, authority.Config{}))
-		s.rate = 0.1
 		stores = append(stores, s)
+	}
+	for _, s := range stores {
+		s.fail(0.1)
 	}
 	any := func(rnd *rand.Rand) *authority.Authority { return processes[rnd.IntN(len(processes))] }
 	var mu sync.Mutex
@@ -172,7 +174,7 @@ func unsteady(t *testing.T, w *world, seed uint64) {
 	}
 	wg.Wait()
 	for _, s := range stores {
-		s.heal()
+		s.fail(0)
 	}
 	time.Sleep(10 * time.Second)
 	for _, p := range processes { // they have recovered

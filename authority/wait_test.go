@@ -57,9 +57,11 @@ func TestR3NobodyPassesInOneRoundWithACancel(t *testing.T) {
 		holder := mustAcquire(t, a, request("holder", "1", time.Minute))
 		first := background(t.Context(), a, waiting("first", "1", time.Minute))
 		second := background(t.Context(), a, waiting("second", "1", time.Minute))
+		// Between two looks at the queue, so that of it only the first is read.
+		time.Sleep(40 * time.Millisecond)
 		thaw := make(chan struct{})
 		s.hook(func(h *hooked) { h.read = func([]store.Query) error { <-thaw; return nil } })
-		time.Sleep(100 * time.Millisecond)
+		background(t.Context(), a, lastword.AcquireRequest{Resource: "x", Owner: "x", RequestID: "1", TTL: time.Hour})
 		errs := make(chan error, 2)
 		go func() { errs <- a.Cancel(context.WithoutCancel(t.Context()), "jobs/nightly", "first", "1") }()
 		go func() { errs <- a.Release(context.WithoutCancel(t.Context()), holder.TenureRef) }()
@@ -180,8 +182,15 @@ func TestR1AHeldAnswerDoesNotTellWhatIsNotDurable(t *testing.T) {
 				return nil
 			}
 		})
+		// It comes with a look at the queue, which reads the second one's request too.
+		thaw := make(chan struct{})
+		s.hook(func(h *hooked) { h.read = func([]store.Query) error { <-thaw; return nil } })
+		time.Sleep(150 * time.Millisecond)
 		released := make(chan error, 1)
 		go func() { released <- a.Release(context.WithoutCancel(t.Context()), holder.TenureRef) }()
+		synctest.Wait()
+		s.hook(func(h *hooked) { h.read = nil })
+		close(thaw)
 		got := <-second
 		var e *lastword.Error
 		if wantCode(t, got.err, lastword.ErrHeld); !errors.As(got.err, &e) || e.Holder != "holder" {
@@ -228,6 +237,32 @@ func TestAGrantThatCannotBeSignedIsNotMade(t *testing.T) {
 		st, err := a.Status(t.Context(), lastword.StatusQuery{Resource: r.Resource})
 		if err != nil || st.NextFence != 1 {
 			t.Fatalf("a fence was issued: %+v, %v", st, err)
+		}
+	})
+}
+
+func TestR3AWaitThatEndsWhileTheStoreIsSlow(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		s := &hooked{Store: w.memory.Open()}
+		a := w.openOn(s, authority.Config{})
+		mustAcquire(t, a, request("holder", "1", time.Minute))
+		s.hook(func(h *hooked) {
+			h.read = func([]store.Query) error {
+				s.hook(func(h *hooked) { h.read = nil })
+				time.Sleep(3 * time.Second)
+				return nil
+			}
+		})
+		r := waiting("w", "1", time.Minute)
+		r.Wait = time.Second
+		at := time.Now()
+		_, err := a.Acquire(t.Context(), r)
+		wantCode(t, err, lastword.ErrHeld)
+		if late := time.Since(at); late > 3100*time.Millisecond {
+			t.Fatalf("answered after %v, want when the store did", late)
+		}
+		if st := status(t, a); st.Waiters != 0 {
+			t.Fatalf("%d waiters left", st.Waiters)
 		}
 	})
 }

@@ -1,0 +1,127 @@
+package authority_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/authority"
+	"github.com/lastword/lastword/store"
+)
+
+func TestKF35AnAuthorityThatThawsGrantsNothingAndExpiresNobody(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		frozen := &hooked{Store: w.memory.Open()}
+		p1 := w.openOn(frozen, authority.Config{})
+		p2 := w.open(authority.Config{})
+		a := mustAcquire(t, p1, request("a", "1", 4*time.Second))
+		b := background(t.Context(), p1, waiting("b", "1", 4*time.Second))
+		for range 3 {
+			time.Sleep(time.Second)
+			if _, err := p1.Renew(t.Context(), a.TenureRef); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// P1 stands still for 10 s in the middle of a round; its renewals pile up
+		// there, A's client goes on at P2.
+		thaw := make(chan struct{})
+		frozen.hook(func(h *hooked) { h.read = func([]store.Query) error { <-thaw; return nil } })
+		late := make(chan error, 1)
+		go func() {
+			_, err := p1.Renew(context.WithoutCancel(t.Context()), a.TenureRef)
+			late <- err
+		}()
+		for range 10 {
+			time.Sleep(time.Second)
+			if _, err := p2.Renew(t.Context(), a.TenureRef); err != nil {
+				t.Fatalf("renewal at the other process: %v", err)
+			}
+		}
+		time.Sleep(time.Second)
+		frozen.hook(func(h *hooked) { h.read = nil })
+		close(thaw)
+		if err := <-late; err != nil {
+			t.Fatalf("the renewal that was queued: %v", err)
+		}
+		if st := status(t, p1); st.Holder != a.TenureRef {
+			t.Fatalf("after the thaw the holder is %+v", st.Holder)
+		}
+		thawed := time.Now()
+		if got := <-b; got.err != nil || got.at.Sub(thawed) < 4*time.Second {
+			t.Fatalf("%v, granted %v after the last renewal", got.err, got.at.Sub(thawed))
+		}
+	})
+}
+
+func TestX4AFrozenAuthorityAloneHandlesQueuedRenewalsFirst(t *testing.T) {
+	// A TTL of one tick: a gap that counts as a tick would end it at once.
+	inBubble(t, func(t *testing.T, w *world) {
+		frozen := &hooked{Store: w.memory.Open()}
+		a := w.openOn(frozen, authority.Config{})
+		held := mustAcquire(t, a, request("a", "1", 100*time.Millisecond))
+		b := background(t.Context(), a, waiting("b", "1", time.Minute))
+		time.Sleep(60 * time.Millisecond)
+		thaw := make(chan struct{})
+		frozen.hook(func(h *hooked) { h.read = func([]store.Query) error { <-thaw; return nil } })
+		background(t.Context(), a, lastword.AcquireRequest{Resource: "x", Owner: "x", RequestID: "1", TTL: time.Hour})
+		late := make(chan error, 1)
+		go func() {
+			_, err := a.Renew(context.WithoutCancel(t.Context()), held.TenureRef)
+			late <- err
+		}()
+		time.Sleep(10 * time.Second)
+		frozen.hook(func(h *hooked) { h.read = nil })
+		close(thaw)
+		if err := <-late; err != nil {
+			t.Fatalf("the renewal that was queued: %v", err)
+		}
+		if got := <-b; got.err != nil {
+			t.Fatal(got.err)
+		}
+	})
+}
+
+func TestR9AGrantDecidedBeforeTheSleepHasNoEffect(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		frozen := &hooked{Store: w.memory.Open()}
+		p1 := w.openOn(frozen, authority.Config{})
+		p2 := w.open(authority.Config{})
+		thaw := make(chan struct{})
+		frozen.hook(func(h *hooked) {
+			h.sent = func(_ context.Context, steps []store.Step) error {
+				if writes(steps, func(r store.Record) bool { return r.Lease.Owner == "old" }) {
+					<-thaw
+				}
+				return nil
+			}
+		})
+		old := background(t.Context(), p1, request("old", "1", time.Second))
+		b := mustAcquire(t, p2, request("b", "1", time.Minute))
+		time.Sleep(10 * time.Second)
+		frozen.hook(func(h *hooked) { h.sent = nil })
+		close(thaw)
+		got := <-old
+		wantCode(t, got.err, lastword.ErrHeld)
+		if st := status(t, p1); st.Holder != b.TenureRef {
+			t.Fatalf("holder %+v", st.Holder)
+		}
+	})
+}
+
+func TestR3NobodyIsToldThatTheyHoldWhatHasLapsed(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		slow := &hooked{Store: w.memory.Open()}
+		a := w.openOn(slow, authority.Config{})
+		slow.hook(func(h *hooked) {
+			h.answered = func(steps []store.Step, _ []bool) error {
+				if writes(steps, func(r store.Record) bool { return r.Lease.Owner == "a" }) {
+					time.Sleep(2 * time.Second)
+				}
+				return nil
+			}
+		})
+		_, err := a.Acquire(t.Context(), request("a", "1", time.Second))
+		wantCode(t, err, lastword.ErrTenureEnded)
+	})
+}
