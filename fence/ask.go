@@ -134,8 +134,8 @@ func (s *answers) put(d lastword.Digest, a answer, reuse time.Duration) {
 	s.held[d] = a
 }
 
-// makeRoom drops what is too old, and anything at all if that is not enough: a
-// dropped answer is only asked for again.
+// makeRoom drops what is too old, and anything at all until an eighth is free: a
+// dropped answer is only asked for again, and not every put should look at all.
 func (s *answers) makeRoom(now, reuse time.Duration) {
 	for d, a := range s.held {
 		if !a.fresh(now, reuse) {
@@ -143,7 +143,7 @@ func (s *answers) makeRoom(now, reuse time.Duration) {
 		}
 	}
 	for d := range s.held {
-		if len(s.held) < maxAnswers {
+		if len(s.held) <= maxAnswers/8*7 {
 			return
 		}
 		delete(s.held, d)

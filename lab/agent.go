@@ -15,6 +15,7 @@ import (
 	_ "modernc.org/sqlite" // the business database
 
 	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/client"
 	"github.com/lastword/lastword/fence"
 	"github.com/lastword/lastword/fence/sqlfence"
 	"github.com/lastword/lastword/grant"
@@ -27,7 +28,7 @@ const Domain = "lab"
 
 // order is one line that an agent reads; answer is one that it writes.
 type order struct {
-	Do        string        `json:"do"` // serve, acquire, write, complete
+	Do        string        `json:"do"` // serve, acquire, renew, release, hold, state, write, complete
 	Store     string        `json:"store,omitempty"`
 	Authority string        `json:"authority,omitempty"`
 	Database  string        `json:"database,omitempty"`
@@ -43,12 +44,13 @@ type order struct {
 }
 
 type answer struct {
-	Event   string         `json:"event,omitempty"` // said on the way: "answered", "written"
-	Address string         `json:"address,omitempty"`
-	Fence   lastword.Token `json:"fence,omitempty"`
-	Verdict string         `json:"verdict,omitempty"`
-	Code    string         `json:"code,omitempty"`
-	Failed  string         `json:"failed,omitempty"` // what no experiment expects
+	Event   string               `json:"event,omitempty"` // said on the way: "answered", "written"
+	Address string               `json:"address,omitempty"`
+	Fence   lastword.Token       `json:"fence,omitempty"`
+	Verdict string               `json:"verdict,omitempty"`
+	Code    string               `json:"code,omitempty"`
+	Failed  string               `json:"failed,omitempty"` // what no experiment expects
+	State   lastword.HolderState `json:"state,omitempty"`
 }
 
 // Agent is the inside of an experiment's processes: it reads orders, one JSON
@@ -81,6 +83,8 @@ type agent struct {
 
 	client *rpc.Client
 	tenure lastword.Tenure
+	holder *client.Client
+	lease  *client.Lease // of hold
 	db     *sql.DB
 	gate   *sqlfence.Fence
 	mode   string
@@ -95,6 +99,15 @@ func (a *agent) do(ctx context.Context, o order) (answer, error) {
 		return a.acquire(ctx, o)
 	case "write":
 		return a.write(ctx, o)
+	case "renew":
+		_, err := a.client.Renew(ctx, a.tenure.TenureRef)
+		return coded(answer{Fence: a.tenure.Fence}, err)
+	case "release":
+		return a.release(ctx)
+	case "hold":
+		return a.hold(ctx, o)
+	case "state":
+		return answer{Code: "OK", Fence: a.lease.Fence(), State: a.lease.State()}, nil
 	case "complete":
 		err := a.client.Complete(ctx, a.tenure.TenureRef, []byte(o.Value))
 		return coded(answer{Fence: a.tenure.Fence}, err)
@@ -138,6 +151,9 @@ func (a *agent) stop() error {
 }
 
 func (a *agent) close() {
+	if a.holder != nil {
+		_ = a.holder.Close()
+	}
 	_ = a.stop()
 	if a.gate != nil {
 		_ = a.gate.Close()
@@ -153,19 +169,49 @@ func (a *agent) close() {
 // acquire asks for one tenure and does not renew it: what a worker believes while
 // it sleeps is not what this experiment is about.
 func (a *agent) acquire(ctx context.Context, o order) (answer, error) {
-	if a.client == nil {
-		c, err := rpc.Dial(o.Authority, rpc.ClientConfig{})
-		if err != nil {
-			return answer{}, err
-		}
-		a.client = c
+	err := a.dial(o.Authority)
+	if err != nil {
+		return answer{}, err
 	}
-	var err error
 	a.tenure, err = a.client.Acquire(ctx, lastword.AcquireRequest{
 		Resource: lastword.Resource(o.Resource), RequestID: o.Owner + "-" + o.Operation, Owner: o.Owner,
 		TTL: o.TTL, Wait: o.Wait,
 	})
 	return coded(answer{Fence: a.tenure.Fence}, err)
+}
+
+func (a *agent) dial(addr string) (err error) {
+	if a.client == nil {
+		a.client, err = rpc.Dial(addr, rpc.ClientConfig{})
+	}
+	return err
+}
+
+// hold acquires as a program does: the lease is renewed, and its end is noticed.
+func (a *agent) hold(ctx context.Context, o order) (answer, error) {
+	err := a.dial(o.Authority)
+	if err == nil && a.holder == nil {
+		a.holder, err = client.New(a.client, client.Config{Owner: o.Owner})
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	l, err := a.holder.Acquire(ctx, lastword.Resource(o.Resource), client.AcquireOptions{
+		TTL: o.TTL, Wait: o.Wait, RequestID: o.Owner + "-" + o.Operation,
+	})
+	if err != nil {
+		return coded(answer{}, err)
+	}
+	a.lease = l
+	return answer{Code: "OK", Fence: l.Fence(), State: l.State()}, nil
+}
+
+// release gives up what hold has, or else what acquire has.
+func (a *agent) release(ctx context.Context) (answer, error) {
+	if a.lease != nil {
+		return coded(answer{Fence: a.lease.Fence(), State: a.lease.State()}, a.lease.Release(ctx))
+	}
+	return coded(answer{Fence: a.tenure.Fence}, a.client.Release(ctx, a.tenure.TenureRef))
 }
 
 func (a *agent) write(ctx context.Context, o order) (answer, error) {

@@ -3,12 +3,16 @@ package lab_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/lastword/lastword/lab"
 )
@@ -25,7 +29,72 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	m.Run()
+	if len(os.Args) == 3 {
+		if known, err := lab.RunChild(os.Args[1], os.Args[2]); known {
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
+		}
+	}
+	flag.Parse()
+	// Most tests wait most of the time, so more of them than processors run at once.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(leavingNothing(m.Run))
+}
+
+// leavingNothing runs the tests in a temporary directory of their own and fails
+// them if a file, a child process or a goroutine of ours is left.
+func leavingNothing(run func() int) int {
+	dir, err := os.MkdirTemp("", "lastword-lab-test-")
+	if err == nil {
+		err = os.Setenv("TMPDIR", dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := run()
+	var left []string
+	files, err := os.ReadDir(dir)
+	for _, f := range files {
+		left = append(left, "file "+f.Name())
+	}
+	if _, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); !errors.Is(err, syscall.ECHILD) {
+		left = append(left, "a child process")
+	}
+	left = append(left, goroutinesLeft()...)
+	if err := errors.Join(err, os.RemoveAll(dir)); err != nil {
+		left = append(left, err.Error())
+	}
+	if len(left) > 0 {
+		fmt.Fprintf(os.Stderr, "FAIL: left behind:\n%s\n", strings.Join(left, "\n"))
+		return 1
+	}
+	return code
+}
+
+// goroutinesLeft are the goroutines in which there is code of ours, apart from this
+// one. They get a moment to return after what they worked for has ended.
+func goroutinesLeft() (left []string) {
+	for range 100 {
+		left = nil
+		room := make([]byte, 4<<20)
+		for g := range strings.SplitSeq(string(room[:runtime.Stack(room, true)]), "\n\n") {
+			if strings.Contains(g, "lastword/lastword/") && !strings.Contains(g, "goroutinesLeft") {
+				left = append(left, g)
+			}
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return left
 }
 
 func run(t *testing.T, fence bool) lab.Result {
