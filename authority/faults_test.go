@@ -178,6 +178,12 @@ func (b *brittle) setBroken(broken bool) {
 	b.broken = broken
 }
 
+func (b *brittle) asked() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.loads
+}
+
 func (b *brittle) Load(ctx context.Context) (*authority.Mark, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

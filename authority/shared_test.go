@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,13 +46,15 @@ func TestR10TwoStartsBetweenTwoReadingsAreNoRegression(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		// The first process reads the store after one start and the witness after
 		// the next one.
-		between := &loadHook{Witness: w.witness}
+		var armed atomic.Bool
+		between := &loadHook{Witness: w.witness, before: func() {
+			if armed.CompareAndSwap(true, false) {
+				w.open(authority.Config{})
+			}
+		}}
 		p1 := w.open(authority.Config{Witness: between})
 		w.open(authority.Config{})
-		between.before = func() {
-			between.before = nil
-			w.open(authority.Config{})
-		}
+		armed.Store(true)
 		mustAcquire(t, p1, request("a", "1", time.Second))
 		if e := epoch(t, p1); e != 2 {
 			t.Fatalf("epoch %d, want 2", e)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,14 +48,14 @@ func TestR3AWaiterGoesOnWaitingWhereTheStoreCertainlyDidNothing(t *testing.T) {
 		a := w.openOn(s, authority.Config{})
 		mustAcquire(t, a, request("holder", "1", time.Second))
 		b := background(t.Context(), a, waiting("b", "1", time.Minute))
-		reads := 0
+		var reads atomic.Int64
 		s.hook(func(h *hooked) {
-			h.read = func([]store.Query) error { reads++; return unavailable() }
+			h.read = func([]store.Query) error { reads.Add(1); return unavailable() }
 			h.sent = func(context.Context, []store.Step) error { return unavailable() }
 		})
 		time.Sleep(5 * time.Second)
-		if reads > 200 {
-			t.Fatalf("%d readings in 5s of a store that is away", reads)
+		if reads.Load() > 200 {
+			t.Fatalf("%d readings in 5s of a store that is away", reads.Load())
 		}
 		s.hook(func(h *hooked) { h.read = nil })
 		time.Sleep(5 * time.Second)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -218,26 +217,6 @@ func TestT23WaitersDoNotKeepTheirOwnerFromRenewing(t *testing.T) {
 		}
 		_ = a.Close()
 		synctest.Wait()
-	})
-}
-
-func TestAGrantThatCannotBeSignedIsNotMade(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a := w.open(authority.Config{})
-		long := func(n int) string { return strings.Repeat("\"", n) }
-		r := lastword.AcquireRequest{
-			Resource: lastword.Resource(strings.Repeat("\"", 512)), Owner: long(lastword.MaxIDBytes), RequestID: long(lastword.MaxIDBytes),
-			TTL: time.Second, Class: lastword.Class(long(lastword.MaxIDBytes)),
-		}
-		_, err := a.Acquire(t.Context(), r)
-		if err == nil {
-			t.Skip("every combination of allowed ids fits into a grant")
-		}
-		wantCode(t, err, lastword.ErrInvalid)
-		st, err := a.Status(t.Context(), lastword.StatusQuery{Resource: r.Resource})
-		if err != nil || st.NextFence != 1 {
-			t.Fatalf("a fence was issued: %+v, %v", st, err)
-		}
 	})
 }
 
