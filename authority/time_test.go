@@ -369,3 +369,21 @@ func TestAnIdleAuthorityWritesNothing(t *testing.T) {
 		}
 	})
 }
+
+func TestKF36TheCounterRunsForTenuresOfAnEarlierRun(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.open(authority.Config{})
+		mustAcquire(t, a, request("a", "1", 10*time.Second))
+		at := time.Now()
+		time.Sleep(time.Second)
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		a = w.open(authority.Config{})
+		time.Sleep(9 * time.Second) // nobody asks
+		mustAcquire(t, a, waiting("b", "1", time.Second))
+		if waited := time.Since(at); waited < 10*time.Second || waited > 10400*time.Millisecond {
+			t.Fatalf("granted after %v, want the TTL of 10s and a few ticks", waited)
+		}
+	})
+}
