@@ -81,7 +81,7 @@ func (l *loop) submit(ctx context.Context, c *call, wait time.Duration) (result,
 	defer l.leave(c)
 	var late <-chan time.Time
 	if wait > 0 {
-		timer := time.NewTimer(wait)
+		timer := time.NewTimer(wait) //nolint:forbidigo // ends the caller's own waiting; decides nothing
 		defer timer.Stop()
 		late = timer.C
 	}

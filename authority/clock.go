@@ -114,7 +114,7 @@ func (w *watches) note(s sight) {
 	open := state == lastword.StateHeld || state == lastword.StatePending
 	seen, had := w.byResource[rec.Resource]
 	switch {
-	case !open && !(s.delayed && state == lastword.StateExpired):
+	case !open && (!s.delayed || state != lastword.StateExpired):
 		if had {
 			delete(w.byResource, rec.Resource)
 		}

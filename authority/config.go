@@ -84,7 +84,7 @@ func (c Config) withDefaults() (Config, error) {
 	if err := lastword.CheckID("domain", c.Domain); err != nil {
 		return c, err
 	}
-	start := time.Now()
+	start := time.Now() //nolint:forbidigo // for the default of Elapsed
 	fill(&c.OnRegression, Stop)
 	fill(&c.Tick, 100*time.Millisecond)
 	fill(&c.MinTTL, 100*time.Millisecond)
@@ -99,10 +99,10 @@ func (c Config) withDefaults() (Config, error) {
 		c.Witness = NewMemoryWitness()
 	}
 	if c.Elapsed == nil {
-		c.Elapsed = func() time.Duration { return time.Since(start) }
+		c.Elapsed = func() time.Duration { return time.Since(start) } //nolint:forbidigo // the one place where the default is taken
 	}
 	if c.Now == nil {
-		c.Now = time.Now
+		c.Now = time.Now //nolint:forbidigo // as above
 	}
 	if c.NewID == nil {
 		c.NewID = func() string { return "lease-" + strings.ToLower(rand.Text()[:20]) }

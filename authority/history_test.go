@@ -276,6 +276,7 @@ func (r *recorder) check(t *testing.T) {
 			t.Logf("%2d %10d %10d %+v -> %+v", e.ClientId, e.Call, e.Return, e.Input, e.Output)
 		}
 		t.Fatal("no order of these calls explains their answers")
+	case porcupine.Ok:
 	case porcupine.Unknown:
 		t.Fatal("the check ran out of time")
 	}
@@ -337,7 +338,7 @@ func client(t *testing.T, r *recorder, i int, processes []*authority.Authority, 
 			q.Wait = time.Duration(1+rnd.IntN(12)) * unit
 		}
 		var held lastword.Tenure
-		err := error(lastword.ErrUnknownOutcome)
+		err := lastword.ErrUnknownOutcome
 		for errors.Is(err, lastword.ErrUnknownOutcome) || errors.Is(err, lastword.ErrUnavailable) {
 			held, err = r.do(i, in, func() (lastword.Tenure, lastword.State, error) {
 				got, err := any().Acquire(ctx, q)

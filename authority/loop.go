@@ -128,7 +128,7 @@ func (l *loop) stop() {
 	if first {
 		close(l.closing)
 	}
-	timer := time.NewTimer(closeTimeout)
+	timer := time.NewTimer(closeTimeout) //nolint:forbidigo // bounds a close
 	defer timer.Stop()
 	select {
 	case <-l.gone:
@@ -140,7 +140,7 @@ func (l *loop) stop() {
 
 func (l *loop) run() {
 	defer close(l.gone)
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(0) //nolint:forbidigo // wakes the loop; what it decides by is Config.Elapsed
 	defer timer.Stop()
 	for {
 		select {

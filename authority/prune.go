@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	pruneEvery = 100 // ticks
-	pruneLimit = 256
+	pruneEvery = 100 // ticks; 1 while there is more to forget
+	pruneLimit = 512
 )
 
 // prune forgets request records whose tenure, or whose waiting, has been over for
@@ -29,6 +29,9 @@ func (l *loop) prune() {
 	}
 	if len(ended) == 0 {
 		return
+	}
+	if len(ended) == pruneLimit {
+		l.pruned = h.Tick - min(h.Tick, pruneEvery-1)
 	}
 	// They are read again, together with their records: what is forgotten is what
 	// was seen at the revision that the step is conditional on.

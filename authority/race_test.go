@@ -99,7 +99,7 @@ func settle(t *testing.T, a *authority.Authority, r lastword.AcquireRequest) (te
 func checkEnd(t *testing.T, a *authority.Authority, r lastword.AcquireRequest, got outcome, code lastword.Code) {
 	t.Helper()
 	var st lastword.Status
-	err := error(lastword.ErrUnavailable)
+	err := lastword.ErrUnavailable
 	for range 200 {
 		st, err = a.Status(t.Context(), lastword.StatusQuery{Resource: r.Resource, Owner: r.Owner, RequestID: r.RequestID})
 		if err == nil {

@@ -184,7 +184,7 @@ func (l *loop) alive(lease core.Lease, h core.Header, delay time.Duration) {
 		if delay == 0 {
 			return
 		}
-	default:
+	case lastword.StateFree, lastword.StateReleased, lastword.StateRevoked, lastword.StateCanceled, "":
 		return
 	}
 	if delay > 0 {

@@ -200,11 +200,10 @@ func insist(t *testing.T, call func() (lastword.Tenure, error)) (held lastword.T
 // keep renews for a while, checks that the same tenure is still there within what
 // was promised, and releases it or lets it lapse.
 func keep(t *testing.T, any func(*rand.Rand) *authority.Authority, rnd *rand.Rand, r lastword.AcquireRequest, held lastword.Tenure) {
-	sent := time.Now()
 	trust := time.Time{}
 	for range rnd.IntN(4) {
 		time.Sleep(time.Duration(rnd.IntN(400)) * time.Millisecond)
-		sent = time.Now()
+		sent := time.Now()
 		renewed, err := any(rnd).Renew(t.Context(), held.TenureRef)
 		switch {
 		case err == nil && renewed.Fence != held.Fence:

@@ -25,7 +25,6 @@ type queue struct {
 	byID     map[store.RequestKey]*place
 	vacant   int // places without a call
 	cursor   *list.Element
-	due      time.Duration // when the tenure in the way may be over; 0 if not known
 	at       time.Duration // when its record is to be looked at
 	index    int           // in the agenda
 }
