@@ -124,7 +124,7 @@ type StatusQuery struct {
 type Status struct {
 	Resource  Resource
 	State     State
-	Holder    TenureRef     // of the current tenure while HELD or PENDING
+	Holder    TenureRef     // of the current tenure while HELD or PENDING; its ids only if the query named one
 	Digest    Digest        // of the current tenure's grant
 	Remaining time.Duration // of the current tenure, a lower bound, 0 to TTL
 	TTL       time.Duration // of the current tenure

@@ -58,7 +58,12 @@ func (a *Authority) held(res result) error {
 	lease := res.answer.Lease
 	e := &lastword.Error{Code: lastword.CodeHeld, Waiters: res.waiters, Hint: "wait for it, or try again later"}
 	if res.answer.Blocked {
-		e.Message = "free, but a delay after its last tenure is still running"
+		e.Message = "free, but the lock-delay after its last tenure is still running"
+		if h := res.header; h.Tick < h.HoldUntil {
+			e.Message = "the authority was restored or exchanged: nothing is granted until every tenure that may be lost is over"
+			e.Remaining = time.Duration(h.HoldUntil-h.Tick) * time.Duration(h.TickSpan)
+			e.Message += ", for another " + e.Remaining.Round(time.Second).String() + " of running time at most"
+		}
 		return e
 	}
 	e.Holder, e.Fence = lease.Owner, lease.Fence
@@ -146,7 +151,7 @@ func (a *Authority) status(res result, q lastword.StatusQuery) (lastword.Status,
 		if err != nil {
 			return st, &lastword.Error{Code: lastword.CodeInternal, Message: "the grant's digest cannot be made", Err: err}
 		}
-		st.Holder, st.Digest, st.TTL = ref(rec.Resource, l), digest, time.Duration(l.TTL)
+		st.Holder, st.Digest, st.TTL = shown(ref(rec.Resource, l), q), digest, time.Duration(l.TTL)
 		st.Remaining = a.remaining(res, l)
 	} else {
 		_, st.Last = core.Asked(rec, nil, l.ID)
@@ -157,4 +162,15 @@ func (a *Authority) status(res result, q lastword.StatusQuery) (lastword.Status,
 		st.AskedCompleted, st.AskedResult = ending.Completed, ending.Result
 	}
 	return st, nil
+}
+
+// shown leaves out of a holder's names those that let others act in its place, unless
+// the asker has named one of them already: renew and release need the grant, not
+// what a status shows (KF-29).
+func shown(holder lastword.TenureRef, q lastword.StatusQuery) lastword.TenureRef {
+	if q.LeaseID == holder.LeaseID || q.Owner == holder.Owner && q.RequestID == holder.RequestID {
+		return holder
+	}
+	holder.LeaseID, holder.RequestID = "", ""
+	return holder
 }

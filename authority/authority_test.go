@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/authority"
+	"github.com/lastword/lastword/grant"
 )
 
 func TestR1AGrantCarriesItsFenceAndTellsHowTheOneBeforeEnded(t *testing.T) {
@@ -121,7 +123,7 @@ func TestKF04ALateReleaseDoesNotTouchTheNextTenure(t *testing.T) {
 				_, err := a.Acquire(t.Context(), request("c", "1", time.Second))
 				wantCode(t, err, lastword.ErrHeld)
 				st, err := a.Status(t.Context(), lastword.StatusQuery{Resource: "jobs/nightly"})
-				if err != nil || st.Holder != second.TenureRef {
+				if err != nil || st.Holder.Fence != second.Fence {
 					t.Fatalf("holder %+v (%v), want %+v", st.Holder, err, second.TenureRef)
 				}
 			})
@@ -325,6 +327,50 @@ func TestR3ALockDelayFollowsAnExpiryAndNotARelease(t *testing.T) {
 		mustAcquire(t, a, r)
 		if waited := time.Since(start); waited < 3*time.Second || waited > 3400*time.Millisecond {
 			t.Fatalf("granted after %v, want TTL and delay, 3s, and two ticks at most", waited)
+		}
+	})
+}
+
+// TestKF29AStatusDoesNotLetOthersActForTheHolder: with owner and request id of a live
+// tenure, or with its lease id, anybody could ask for its grant or release it.
+func TestKF29AStatusDoesNotLetOthersActForTheHolder(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.open(authority.Config{})
+		held := mustAcquire(t, a, request("a", "1", time.Minute))
+		for name, c := range map[string]struct {
+			query lastword.StatusQuery
+			want  lastword.TenureRef
+		}{
+			"of the resource": {lastword.StatusQuery{Resource: held.Resource}, lastword.TenureRef{Resource: held.Resource, Owner: "a", Fence: held.Fence}},
+			"of another request": {
+				lastword.StatusQuery{Resource: held.Resource, Owner: "a", RequestID: "2"},
+				lastword.TenureRef{Resource: held.Resource, Owner: "a", Fence: held.Fence},
+			},
+			"of this request": {lastword.StatusQuery{Resource: held.Resource, Owner: "a", RequestID: "1"}, held.TenureRef},
+			"of this lease":   {lastword.StatusQuery{Resource: held.Resource, LeaseID: held.LeaseID}, held.TenureRef},
+		} {
+			if st, err := a.Status(t.Context(), c.query); err != nil || st.Holder != c.want {
+				t.Errorf("%s: holder %+v, %v, want %+v", name, st.Holder, err, c.want)
+			}
+		}
+	})
+}
+
+func TestAStoreKeepsToItsDomain(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.open(authority.Config{})
+		key, err := grant.NewKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := grant.NewSigner("other", key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = authority.Open(t.Context(), w.memory.Open(), other, authority.Config{Domain: "other", Witness: w.witness})
+		wantCode(t, err, lastword.ErrInvalid)
+		if !strings.Contains(err.Error(), `"test"`) {
+			t.Errorf("%v does not name the store's domain", err)
 		}
 	})
 }

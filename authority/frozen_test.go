@@ -44,7 +44,7 @@ func TestKF35AnAuthorityThatThawsGrantsNothingAndExpiresNobody(t *testing.T) {
 		if err := <-late; err != nil {
 			t.Fatalf("the renewal that was queued: %v", err)
 		}
-		if st := status(t, p1); st.Holder != a.TenureRef {
+		if st := status(t, p1); st.Holder.Fence != a.Fence {
 			t.Fatalf("after the thaw the holder is %+v", st.Holder)
 		}
 		thawed := time.Now()
@@ -103,7 +103,7 @@ func TestR9AGrantDecidedBeforeTheSleepHasNoEffect(t *testing.T) {
 		close(thaw)
 		got := <-old
 		wantCode(t, got.err, lastword.ErrHeld)
-		if st := status(t, p1); st.Holder != b.TenureRef {
+		if st := status(t, p1); st.Holder.Fence != b.Fence {
 			t.Fatalf("holder %+v", st.Holder)
 		}
 	})

@@ -88,6 +88,8 @@ func (l ledger) after(in act, out reply, fence int) []ledger {
 	switch {
 	case out.code == lastword.CodeUnknown:
 		return append(l.did(in, fence), l)
+	case out.code == lastword.CodeTenureEnded:
+		return append(l.refused(in, out.code), l.lapsed(in, fence)...)
 	case out.code != "":
 		return l.refused(in, out.code)
 	case in.kind == "status":
@@ -136,6 +138,18 @@ func (l ledger) did(in act, fence int) []ledger {
 		return []ledger{l}
 	}
 	return nil
+}
+
+// lapsed: it was granted by this very call and lapsed before it could be delivered.
+func (l ledger) lapsed(in act, fence int) []ledger {
+	if _, seen := l.requests[in.owner+"/"+in.id]; seen {
+		return nil
+	}
+	var ended []ledger
+	for _, granted := range l.did(in, fence) {
+		ended = append(ended, granted.ended("EXPIRED"))
+	}
+	return ended
 }
 
 // refused: nothing changes, and the reason must be true.

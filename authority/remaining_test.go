@@ -66,7 +66,7 @@ func remainings(t *testing.T, w *world, rnd *rand.Rand) (told int) {
 			}
 		case 3:
 			st, err := p.Status(t.Context(), lastword.StatusQuery{Resource: r.Resource})
-			if err == nil && st.Holder == held.TenureRef {
+			if err == nil && st.Holder.Fence == held.Fence {
 				left = st.Remaining
 			}
 		case 4:
@@ -174,7 +174,7 @@ func TestR6bARepeatedCompletionIsTheSameAlsoAfterTheEnd(t *testing.T) {
 			t.Fatalf("the repeated acquire: %v", err)
 		}
 		st, err := a.Status(t.Context(), lastword.StatusQuery{Resource: held.Resource, Owner: "a", RequestID: "1"})
-		if err != nil || st.Asked != lastword.StateExpired || string(st.AskedResult) != "x" || st.Holder != next.TenureRef {
+		if err != nil || st.Asked != lastword.StateExpired || string(st.AskedResult) != "x" || st.Holder.Fence != next.Fence {
 			t.Fatalf("status %+v, %v", st, err)
 		}
 	})

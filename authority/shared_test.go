@@ -125,7 +125,7 @@ func TestR9WhatAnotherProcessWroteInBetweenIsNotBuiltUpon(t *testing.T) {
 		}
 		synctest.Wait()
 		renewed := time.Now()
-		if st := status(t, p2); st.Holder != a.TenureRef {
+		if st := status(t, p2); st.Holder.Fence != a.Fence {
 			t.Fatalf("holder %+v, want a, who renewed", st.Holder)
 		}
 		got := <-b

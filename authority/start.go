@@ -42,7 +42,12 @@ func tryStart(ctx context.Context, s store.Store, cfg Config) (run, bool, error)
 	}
 	read := h
 	if !h.Exists {
-		h.Identity, h.TickSpan = strings.ToLower(rand.Text()), core.Span(cfg.Tick)
+		h.Identity, h.Domain, h.TickSpan = strings.ToLower(rand.Text()), cfg.Domain, core.Span(cfg.Tick)
+	}
+	if h.Domain != cfg.Domain {
+		e := invalid("the store issues the fences of domain %q, not of %q", h.Domain, cfg.Domain)
+		e.Hint = "use that domain, or another store"
+		return run{}, false, e
 	}
 	plan := core.PlanStart(h, mark)
 	next := h

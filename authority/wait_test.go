@@ -197,7 +197,7 @@ func TestR1AHeldAnswerDoesNotTellWhatIsNotDurable(t *testing.T) {
 		}
 		wantCode(t, <-released, lastword.ErrUnknownOutcome)
 		wantCode(t, (<-first).err, lastword.ErrUnknownOutcome)
-		if st := status(t, a); st.Holder != holder.TenureRef || st.NextFence != 2 {
+		if st := status(t, a); st.Holder.Fence != holder.Fence || st.NextFence != 2 {
 			t.Fatalf("status %+v", st)
 		}
 	})

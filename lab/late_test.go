@@ -72,7 +72,7 @@ func TestKF02aRepeatedAcquireGivesTheGrantWhoseReplyWasLate(t *testing.T) {
 
 	time.Sleep(2 * time.Second) // as the case says
 	again := mustAcquire(t, dial(t, p.addr()), q)
-	if again.TenureRef != before.Holder || !again.Repeated || again.GrantDigest != before.Digest {
+	if again.Fence != before.Holder.Fence || !again.Repeated || again.GrantDigest != before.Digest {
 		t.Errorf("the repetition gave %+v, the authority had %+v", again, before)
 	}
 	release()
@@ -254,7 +254,7 @@ func TestKF04LateReleaseOfAFormerHolderChangesNothing(t *testing.T) {
 			_, err = direct.Acquire(t.Context(), wanted("billing/42", "c", "3", time.Second, 0))
 			wantCode(t, "C at once", err, lastword.CodeHeld)
 			after, err := direct.Status(t.Context(), lastword.StatusQuery{Resource: "billing/42"})
-			if err != nil || after.Holder != b.TenureRef || after.Revision != before.Revision || after.State != lastword.StateHeld {
+			if err != nil || after.Holder.Fence != b.Fence || after.Revision != before.Revision || after.State != lastword.StateHeld {
 				t.Errorf("B's lease was %+v and is %+v (%v)", before, after, err)
 			}
 		})
@@ -395,7 +395,7 @@ func TestKF02AcquireWhoseReplyIsCutOffGivesTheSameGrantAgain(t *testing.T) { // 
 	applied := untilHeld(t, dial(t, addr), q.Resource)
 	p.cut()
 	wantCode(t, "acquire whose reply was cut off", <-first, lastword.CodeUnknown)
-	if again := mustAcquire(t, dial(t, p.addr()), q); again.TenureRef != applied.Holder || !again.Repeated {
+	if again := mustAcquire(t, dial(t, p.addr()), q); again.Fence != applied.Holder.Fence || again.GrantDigest != applied.Digest || !again.Repeated {
 		t.Errorf("the repetition gave %+v, the authority had %+v", again.TenureRef, applied.Holder)
 	}
 }

@@ -120,7 +120,7 @@ func everyNameApart(t *testing.T, names, owners, operations []string) {
 			if j <= i {
 				want = lastword.StateReleased
 			}
-			if err != nil || st.State != want || want == lastword.StateHeld && st.Holder != tenures[j].TenureRef {
+			if err != nil || st.State != want || want == lastword.StateHeld && st.Holder.Fence != tenures[j].Fence {
 				t.Errorf("after the release of %q, %q is %s by %q (%v)", name, other, st.State, st.Holder.Owner, err)
 			}
 		}

@@ -20,6 +20,7 @@ const patience = 30 * time.Second
 // process is an agent, seen from the experiment.
 type process struct {
 	name    string
+	request string // id of its latest acquire
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	orders  *json.Encoder

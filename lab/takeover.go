@@ -140,9 +140,11 @@ func (b *bench) note(process, did, heard string) {
 
 // acquire lets p acquire a document; wait lets it take over at the deadline.
 func (b *bench) acquire(ctx context.Context, p *process, doc string, ttl, wait time.Duration) error {
+	operation := fmt.Sprint(len(b.events))
+	p.request = p.name + "-" + operation // as the agent makes it
 	a, err := p.call(ctx, order{
 		Do: "acquire", Authority: b.address, Resource: doc, Owner: p.name,
-		Operation: fmt.Sprint(len(b.events)), TTL: ttl, Wait: wait,
+		Operation: operation, TTL: ttl, Wait: wait,
 	})
 	if err != nil {
 		return err
@@ -253,16 +255,13 @@ func (b *bench) takeover(ctx context.Context, r *Result) error {
 	}
 	r.LateWrite = LateWrite{Owner: old.name, Fence: late.Fence.String(), Verdict: late.Verdict}
 	r.LateCompletion = LateCompletion{Owner: old.name, Code: completion.Code}
-	return b.tables(ctx, r)
+	return b.tables(ctx, r, young)
 }
 
-// tables reads the two tables as they stand.
-func (b *bench) tables(ctx context.Context, r *Result) error {
-	st, err := b.client.Status(ctx, lastword.StatusQuery{Resource: docTakeover})
-	if err != nil {
-		return err
-	}
-	task, err := b.client.Status(ctx, lastword.StatusQuery{Resource: docTakeover, LeaseID: st.Holder.LeaseID})
+// tables reads the two tables as they stand, the task table where it says what
+// became of the newer worker's attempt.
+func (b *bench) tables(ctx context.Context, r *Result, young *process) error {
+	task, err := b.client.Status(ctx, lastword.StatusQuery{Resource: docTakeover, Owner: young.name, RequestID: young.request})
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func readStatus(m *wire.Status) (s lastword.Status, err error) {
 		return s, invalid("asked %q: it is no state of a tenure", m.GetAsked())
 	}
 	if m.GetHolder() != nil {
-		if s.Holder, err = readRef(m.GetHolder()); err != nil {
+		if s.Holder, err = readHolder(m.GetHolder()); err != nil {
 			return s, err
 		}
 	}

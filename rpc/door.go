@@ -60,10 +60,20 @@ func tenureRef(m refMessage) (lastword.TenureRef, error) {
 }
 
 func readRef(m refMessage) (ref lastword.TenureRef, err error) {
+	return refOf(m, must)
+}
+
+// readHolder is a tenure as a status shows it: its ids may be missing.
+func readHolder(m refMessage) (ref lastword.TenureRef, err error) {
+	return refOf(m, may)
+}
+
+// refOf reads the ids as the caller wants them: they must be there, or may.
+func refOf(m refMessage, want func(name, value string) field) (ref lastword.TenureRef, err error) {
 	if ref.Resource, err = lastword.ParseResource(m.GetResource()); err != nil {
 		return ref, err
 	}
-	if err := checkIDs(may("owner", m.GetOwner()), must("request_id", m.GetRequestId()), must("lease_id", m.GetLeaseId())); err != nil {
+	if err := checkIDs(may("owner", m.GetOwner()), want("request_id", m.GetRequestId()), want("lease_id", m.GetLeaseId())); err != nil {
 		return ref, err
 	}
 	ref.Fence = lastword.Token(m.GetFence())

@@ -53,6 +53,9 @@ type Config struct {
 	// KeyFile holds the signing key, and is made at the first start; "" is PATH.key
 	// beside the store.
 	KeyFile string
+	// NewKey lets a key be made although the store has been used with another one,
+	// which is missing. Grants that are alive then stop verifying.
+	NewKey bool
 	// Witness is "file:PATH"; "" is a file beside the store (R10).
 	Witness string
 	// OnRegression is "stop" (default) or "advance".
@@ -134,6 +137,9 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	}
 	s.store = opened
 	if signer == nil {
+		if err := s.mayMakeKey(ctx); err != nil {
+			return err
+		}
 		if signer, err = s.signer(); err != nil {
 			return err
 		}
@@ -146,6 +152,19 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	}
 	s.rpc = rpc.NewServer(s.authority, rpc.ServerConfig{Logger: s.cfg.Logger})
 	return nil
+}
+
+// mayMakeKey refuses to make a key beside a store that has been used with another
+// one: the grants of tenures that are alive would stop verifying.
+func (s *Server) mayMakeKey(ctx context.Context) error {
+	view, err := s.store.Read(ctx)
+	if err != nil || !view.Header.Exists || s.cfg.NewKey {
+		return err
+	}
+	return &lastword.Error{
+		Code: lastword.CodeInvalid, Message: "the store " + s.files.Store + " has been used, and its signing key " + s.files.Key + " is missing",
+		Hint: "put the key file back, or start once with --new-key: grants that are alive then stop verifying",
+	}
 }
 
 // check fills in the defaults and refuses what cannot work, before anything is

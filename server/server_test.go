@@ -487,3 +487,24 @@ func ExampleOpen() {
 	// 1 (0.1) <nil>
 	// <nil>
 }
+
+// TestALostKeyIsNotReplacedSilently: a new key beside a used store would make the
+// grants of live tenures stop verifying, and their renewals fail.
+func TestALostKeyIsNotReplacedSilently(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := start(t, config(dir))
+	first.end(t)
+	if err := os.Remove(filepath.Join(dir, "s.db.key")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := server.Open(t.Context(), config(dir))
+	checkRefusal(t, err, lastword.CodeInvalid, "--new-key")
+	if _, err := os.Lstat(filepath.Join(dir, "s.db.key")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a refused start made a key: %v", err)
+	}
+	cfg := config(dir)
+	cfg.NewKey = true
+	start(t, cfg).end(t)
+	start(t, config(dir)).end(t) // the key is there again
+}

@@ -233,7 +233,7 @@ carry, and how the last tenure ended. With --grant, --lease-id, or --request-id 
 
 func statusRows(st lastword.Status) []row {
 	rows := []row{{"resource", string(st.Resource)}, {"state", string(st.State)}}
-	if st.Holder.LeaseID != "" {
+	if st.Holder.Owner != "" {
 		rows = append(rows, row{"holder", st.Holder.Owner}, row{"fence", fenceText(st.Holder.Fence)},
 			row{"remaining", spanText(st.Remaining.Round(time.Millisecond)) + " of " + spanText(st.TTL)},
 			row{"lease id", st.Holder.LeaseID}, row{"request id", st.Holder.RequestID})

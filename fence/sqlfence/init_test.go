@@ -241,3 +241,14 @@ func TestADatabaseInMemoryIsAPlaceOfItsOwn(t *testing.T) {
 		t.Errorf("two databases are called %v", names)
 	}
 }
+
+func TestInitRefusesAnAuthoritysStore(t *testing.T) {
+	db := openDB(t, filepath.Join(t.TempDir(), "store.db"), durable)
+	if _, err := db.ExecContext(t.Context(), `CREATE TABLE lastword_header (x)`); err != nil {
+		t.Fatal(err)
+	}
+	oneLine(t, "an authority's store", sqlfence.Init(t.Context(), db), lastword.CodeInvalid)
+	if n := count(t, db, `SELECT count(*) FROM sqlite_schema WHERE name LIKE 'lastword_fence%'`); n != 0 {
+		t.Error("tables were made in it")
+	}
+}

@@ -13,6 +13,8 @@ import (
 var schema = sqldb.Schema{
 	Name:   "fence",
 	Tables: []string{"lastword_fence", "lastword_receipt", "lastword_tombstone", "lastword_refusal", "lastword_quarantine"},
+	// A store has one writer, which expects no other.
+	Apart: []string{"lastword_header"},
 	Steps: [][]string{{
 		`CREATE TABLE lastword_fence (
 	domain TEXT NOT NULL,

@@ -60,6 +60,8 @@ type Header struct {
 	Exists bool
 	// Identity names this store; it is chosen when the store is initialised.
 	Identity string
+	// Domain is the domain whose fences are issued from it, fixed with Identity.
+	Domain string
 	// TickSpan is the length of a tick, fixed when the store is initialised.
 	TickSpan Span
 	// Epoch is the issuer epoch. Every step is conditional on it (R10).

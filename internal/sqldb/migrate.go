@@ -25,8 +25,10 @@ type Schema struct {
 	// Steps are the migrations: Steps[i] brings version i to version i + 1, in one
 	// transaction, statement by statement. A released step never changes.
 	Steps [][]string
-	// Alone says that the database must hold no tables but ours.
+	// Alone says that the database must hold no other tables.
 	Alone bool
+	// Apart are tables of ours that must not be in the same database.
+	Apart []string
 }
 
 // Inspect looks at a database without changing it and returns the version of the
@@ -39,8 +41,13 @@ func Inspect(ctx context.Context, d Dialect, q Querier, s Schema) (int, error) {
 		return 0, err
 	}
 	if s.Alone {
-		if err := onlyOurs(tables); err != nil {
+		if err := s.onlyOurs(tables); err != nil {
 			return 0, err
+		}
+	}
+	for _, table := range s.Apart {
+		if slices.Contains(tables, table) {
+			return 0, refuse("use a file of its own", "the database is an authority's store: it has the table %s", table)
 		}
 	}
 	version, err := s.version(ctx, d, q, tables)
@@ -129,10 +136,13 @@ func (s Schema) step(ctx context.Context, q Querier, version int) error {
 	return nil
 }
 
-func onlyOurs(tables []string) error {
+func (s Schema) onlyOurs(tables []string) error {
 	for _, table := range tables {
-		if !strings.HasPrefix(table, Prefix) {
+		switch {
+		case !strings.HasPrefix(table, Prefix):
 			return refuse("use a file of its own", "it is another program's database: it has a table %q", table)
+		case table != SchemaTable && !slices.Contains(s.Tables, table):
+			return refuse("use a file of its own", "the database holds another part of lastword: it has the table %s", table)
 		}
 	}
 	return nil

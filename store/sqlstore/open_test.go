@@ -89,8 +89,9 @@ func TestAFileThatIsNotOursIsRefusedAndNotTouched(t *testing.T) {
 			_ = os.WriteFile(path+"-wal", []byte("frames"), 0o600)
 		}, "but its log"},
 		{"another encoding", func(path string) {
-			run(t, other(t, path), "PRAGMA encoding = 'UTF-16le'; CREATE TABLE lastword_x (x)")
+			run(t, other(t, path), "PRAGMA encoding = 'UTF-16le'; CREATE TABLE lastword_schema (name VARCHAR(64) NOT NULL PRIMARY KEY, version INTEGER NOT NULL)")
 		}, "UTF-16le"},
+		{"another part of lastword", func(path string) { run(t, other(t, path), "CREATE TABLE lastword_fence (x)") }, "lastword_fence"},
 		{"cut short", func(path string) { ours(path); _ = os.Truncate(path, 8192) }, "damaged"},
 		{"a newer schema", func(path string) {
 			ours(path)

@@ -13,13 +13,13 @@ import (
 type scanner interface{ Scan(dest ...any) error }
 
 func headerArgs(h *store.Header) []any {
-	return []any{h.Identity, int64(h.TickSpan), int64(h.Epoch), int64(h.Tick), int64(h.Floor), int64(h.HoldUntil), bit(h.Witnessed)}
+	return []any{h.Identity, h.Domain, int64(h.TickSpan), int64(h.Epoch), int64(h.Tick), int64(h.Floor), int64(h.HoldUntil), bit(h.Witnessed)}
 }
 
 // scanHeader returns the zero header if there is no row.
 func scanHeader(row scanner) (store.Header, error) {
 	h := store.Header{Exists: true}
-	err := row.Scan(&h.Identity, &h.TickSpan, &h.Epoch, &h.Tick, &h.Floor, &h.HoldUntil, &h.Witnessed)
+	err := row.Scan(&h.Identity, &h.Domain, &h.TickSpan, &h.Epoch, &h.Tick, &h.Floor, &h.HoldUntil, &h.Witnessed)
 	if errors.Is(err, sql.ErrNoRows) {
 		return store.Header{}, nil
 	}

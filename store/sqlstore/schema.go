@@ -13,6 +13,7 @@ var schema = sqldb.Schema{
 		`CREATE TABLE lastword_header (
 			one        INTEGER PRIMARY KEY CHECK (one = 1),
 			identity   TEXT    NOT NULL,
+			domain     TEXT    NOT NULL,
 			tick_span  INTEGER NOT NULL,
 			epoch      INTEGER NOT NULL,
 			tick       INTEGER NOT NULL,
@@ -67,7 +68,7 @@ var schema = sqldb.Schema{
 }
 
 const (
-	headerColumns = `identity, tick_span, epoch, tick, floor, hold_until, witnessed`
+	headerColumns = `identity, domain, tick_span, epoch, tick, floor, hold_until, witnessed`
 
 	recordColumns = `resource, revision, epoch, counter, state, owner, fence, deadline, lease_id, request_id,
 		root, class, policy_generation, ttl, ticks, granted_revision, issued_at, key_id, ended_tick, completed, result,
@@ -81,8 +82,8 @@ const (
 const (
 	sqlDataVersion  = `PRAGMA data_version`
 	sqlHeader       = `SELECT ` + headerColumns + ` FROM lastword_header WHERE one = 1`
-	sqlCreateHeader = `INSERT INTO lastword_header (one, ` + headerColumns + `) VALUES (1, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
-	sqlUpdateHeader = `UPDATE lastword_header SET identity = ?, tick_span = ?, epoch = ?, tick = ?, floor = ?, hold_until = ?, witnessed = ?
+	sqlCreateHeader = `INSERT INTO lastword_header (one, ` + headerColumns + `) VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	sqlUpdateHeader = `UPDATE lastword_header SET identity = ?, domain = ?, tick_span = ?, epoch = ?, tick = ?, floor = ?, hold_until = ?, witnessed = ?
 		WHERE one = 1 AND epoch = ? AND tick = ?`
 
 	sqlCreateRecord = `INSERT INTO lastword_record (` + recordColumns + `)

@@ -42,7 +42,7 @@ func extreme(resource lastword.Resource, result []byte) store.Record {
 }
 
 func roundTrip(w *world) {
-	header := store.Header{Identity: "ídentity", TickSpan: math.MaxInt64, Epoch: lastword.MaxEpoch, Tick: 1<<53 - 1,
+	header := store.Header{Identity: "ídentity", Domain: "dömain", TickSpan: math.MaxInt64, Epoch: lastword.MaxEpoch, Tick: 1<<53 - 1,
 		Floor: lastword.MaxEpoch, HoldUntil: store.Tick(store.MaxNumber), Witnessed: true}
 	w.create(header)
 	header.Exists = true

@@ -1256,7 +1256,8 @@ type Status struct {
 	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	// FREE, PENDING, HELD, EXPIRED, RELEASED or REVOKED.
 	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
-	// The current tenure. Absent unless the state is HELD or PENDING.
+	// The current tenure. Absent unless the state is HELD or PENDING. Its lease_id
+	// and request_id are there only if the query named one of them.
 	Holder *TenureRef `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`
 	// Of the current tenure's grant.
 	GrantDigest string `protobuf:"bytes,4,opt,name=grant_digest,json=grantDigest,proto3" json:"grant_digest,omitempty"`
