@@ -88,6 +88,9 @@ func (p *application) check() error {
 		if strings.TrimSpace(text) == "" || strings.ContainsRune(text, 0) {
 			return usage(p.cmd, "--sql number %d is empty or has a zero byte", i+1)
 		}
+		if !hasStatement(text) {
+			return usage(p.cmd, "--sql number %d has no statement", i+1)
+		}
 	}
 	return nil
 }
