@@ -96,7 +96,34 @@ func (q *acquisition) run(ctx context.Context) error {
 			return q.unusable(ctx, err)
 		}
 	}
-	return q.print(t)
+	if err := q.print(t); err != nil {
+		return q.untold(ctx, t, err)
+	}
+	return nil
+}
+
+// untold: the lease is there and nobody was told. With a grant file it can be used all
+// the same; without one it only stands in the way, unless it was told of before.
+func (q *acquisition) untold(ctx context.Context, t lastword.Tenure, why error) error {
+	u := &untold{
+		done:  fmt.Sprintf("acquire %s: granted with fence %s to owner %s, request id %s", t.Resource, t.Fence.Text(), quoted(t.Owner), quoted(t.RequestID)),
+		more:  "the grant file " + q.path + " is there",
+		cause: why,
+	}
+	switch {
+	case q.path != "":
+		return u
+	case t.Repeated:
+		u.more = "it had been granted before, and is still held"
+		return u
+	}
+	ctx, stop := q.remote.afterwards(ctx)
+	defer stop()
+	u.more = "the lease was given back"
+	if err := q.client.Release(ctx, t.TenureRef); err != nil {
+		u.more = "the lease could not be given back: " + reason(err)
+	}
+	return u
 }
 
 // fill chooses what the caller left open. Two starts of the command are two owners

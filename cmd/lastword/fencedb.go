@@ -96,12 +96,12 @@ func (a *app) fenceInit(ctx context.Context, path string) error {
 	if created {
 		made = "the file was made"
 	}
-	return a.answer(struct {
+	return told(a.answer(struct {
 		Initialized bool   `json:"initialized"`
 		Database    string `json:"database"`
 		Created     bool   `json:"created"`
 		JournalMode string `json:"journal_mode"`
-	}{true, path, created, "wal"}, row{"initialized", path}, row{"journal", "wal"}, row{"new", made})
+	}{true, path, created, "wal"}, row{"initialized", path}, row{"journal", "wal"}, row{"new", made}), "fence init: initialized %s", path)
 }
 
 // initialiseNew makes the database beside its place and then links it there, so that

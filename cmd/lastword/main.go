@@ -33,6 +33,10 @@ func program() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
+	// A reader of stdout that is gone is an error of the write, and not the end of a
+	// command that has to say what it has done. Unlike an ignored signal, children do
+	// not inherit it.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
 }
 

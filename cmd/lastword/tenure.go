@@ -60,7 +60,8 @@ handles the call. The fence stays the same. A lease that is over cannot be renew
 			}
 			m := rpc.TenureMessage(t)
 			m.Grant = "" // it is in the file
-			return a.answer(m, row{"renewed", string(t.Resource)}, row{"fence", fenceText(t.Fence)}, row{"ttl", spanText(t.TTL)})
+			return told(a.answer(m, row{"renewed", string(t.Resource)}, row{"fence", fenceText(t.Fence)}, row{"ttl", spanText(t.TTL)}),
+				"renew %s: renewed", t.Resource)
 		})
 }
 
@@ -72,9 +73,9 @@ that ended otherwise is not this holder's any more (exit code 122).`,
 			if err := c.Release(ctx, ref); err != nil {
 				return err
 			}
-			return a.answer(with{refMessage(ref), struct {
+			return told(a.answer(with{refMessage(ref), struct {
 				Released bool `json:"released"`
-			}{true}}, row{"released", string(ref.Resource)}, row{"fence", fenceText(ref.Fence)})
+			}{true}}, row{"released", string(ref.Resource)}, row{"fence", fenceText(ref.Fence)}), "release %s: released", ref.Resource)
 		})
 }
 
@@ -92,10 +93,11 @@ another one it is refused. A lease that is over accepts none (exit code 122).`,
 			if err := c.Complete(ctx, ref, b); err != nil {
 				return err
 			}
-			return a.answer(with{refMessage(ref), struct {
+			return told(a.answer(with{refMessage(ref), struct {
 				Completed bool   `json:"completed"`
 				Result    []byte `json:"result"`
-			}{true, b}}, row{"completed", string(ref.Resource)}, row{"fence", fenceText(ref.Fence)}, row{"result", resultText(b)})
+			}{true, b}}, row{"completed", string(ref.Resource)}, row{"fence", fenceText(ref.Fence)}, row{"result", resultText(b)}),
+				"complete %s: completed", ref.Resource)
 		})
 	cmd.Use = "complete --grant FILE --result TEXT|@FILE"
 	cmd.Flags().StringVar(&result, "result", "", "`TEXT` of the result, or @FILE (required)")
@@ -165,9 +167,10 @@ answer (exit code 123). It may be repeated. --grant FILE names id and owner, too
 		if err := c.Cancel(cmd.Context(), res, owner, requestID); err != nil {
 			return r.unreached(repeatable(err))
 		}
-		return a.answer(with{&wire.CancelRequest{Resource: string(res), Owner: owner, RequestId: requestID}, struct {
+		return told(a.answer(with{&wire.CancelRequest{Resource: string(res), Owner: owner, RequestId: requestID}, struct {
 			Canceled bool `json:"canceled"`
-		}{true}}, row{"cancelled", string(res)}, row{"request id", requestID}, row{"owner", owner})
+		}{true}}, row{"cancelled", string(res)}, row{"request id", requestID}, row{"owner", owner}),
+			"cancel %s: cancelled", res)
 	}
 	return cmd
 }
