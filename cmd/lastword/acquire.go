@@ -155,10 +155,27 @@ func (q *acquisition) acquire(ctx context.Context) (lastword.Tenure, error) {
 	}
 	renewed, err := q.client.Renew(ctx, t.TenureRef)
 	if err != nil {
-		return t, q.failed(ctx, err)
+		return t, q.failed(ctx, unconfirmed(err))
 	}
 	renewed.Waited, renewed.Repeated, renewed.Previous = t.Waited, t.Repeated, t.Previous
 	return renewed, nil
+}
+
+// unconfirmed is the error of the renewal as one of the acquire that it belongs to.
+func unconfirmed(err error) error {
+	e, ok := asError(err)
+	if !ok {
+		return err
+	}
+	out := *e
+	out.Op = "acquire"
+	switch e.Code {
+	case lastword.CodeNotHolder, lastword.CodeTenureEnded:
+		out.Message, out.Hint = "the grant was over before it could be confirmed: "+e.Message, "acquire again with a new request id"
+	case lastword.CodeUnavailable: // of the renewal; the acquire was done
+		out.Code, out.Message, out.Hint, out.Err = lastword.CodeUnknown, "the grant could not be confirmed: "+reason(e), "", nil
+	}
+	return &out
 }
 
 // failed makes sure that an attempt which was interrupted leaves nothing behind, and
@@ -167,6 +184,9 @@ func (q *acquisition) failed(ctx context.Context, err error) error {
 	unknown := errors.Is(err, lastword.ErrUnknownOutcome)
 	if ctx.Err() != nil && (unknown || errors.Is(err, lastword.ErrUnavailable)) {
 		return q.interrupted(ctx, err)
+	}
+	if e, ok := asError(err); ok && unknown && e.Err == nil { // the authority itself does not know
+		return q.open(e.Message, err)
 	}
 	if unknown {
 		return q.open("no answer", err)
@@ -202,8 +222,12 @@ func (q *acquisition) open(message string, cause error) error {
 		Hint: fmt.Sprintf("to find out repeat the command with --request-id %s --owner %s, which is safe; or take it back: lastword cancel %s --request-id %[1]s --owner %[2]s",
 			quoted(q.ask.RequestID), quoted(q.ask.Owner), quoted(string(q.ask.Resource))),
 	}
-	if known, ok := asError(cause); ok && known.Err != nil {
+	known, ok := asError(cause)
+	switch {
+	case ok && known.Err != nil:
 		e.Err = errors.New(oneLine(known.Err.Error()))
+	case ok && known.Hint != "":
+		e.Hint = known.Hint + "; " + e.Hint
 	}
 	return e
 }

@@ -238,7 +238,7 @@ func statusRows(st lastword.Status) []row {
 	rows := []row{{"resource", string(st.Resource)}, {"state", string(st.State)}}
 	if st.Holder.LeaseID != "" {
 		rows = append(rows, row{"holder", st.Holder.Owner}, row{"fence", fenceText(st.Holder.Fence)},
-			row{"remaining", spanText(st.Remaining.Round(time.Millisecond)) + " of " + spanText(st.TTL)},
+			row{"remaining", remainingText(st)},
 			row{"lease id", st.Holder.LeaseID}, row{"request id", st.Holder.RequestID})
 	}
 	if st.Waiters > 0 {
@@ -249,4 +249,14 @@ func statusRows(st lastword.Status) []row {
 		asked += ", completed with " + resultText(st.AskedResult)
 	}
 	return append(rows, row{"next fence", fenceText(st.NextFence)}, row{"last", endingText(st.Last)}, row{"asked tenure", asked})
+}
+
+// remainingText: an authority that has just started has not watched the lease yet, and
+// knows of no time that is certainly left.
+func remainingText(st lastword.Status) string {
+	left := st.Remaining.Round(time.Millisecond)
+	if left <= 0 {
+		return "not known, at most " + spanText(st.TTL)
+	}
+	return spanText(left) + " of " + spanText(st.TTL)
 }
