@@ -47,7 +47,7 @@ func readableToAll(t *testing.T) string {
 			t.Error(err)
 		}
 	})
-	self, err := os.Executable()
+	self, err := exec.LookPath("lastword")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -164,3 +164,41 @@ func TestWhatServeSuggestsRunsTwice(t *testing.T) {
 		t.Errorf("serve: %v", err)
 	}
 }
+
+// Ctrl-C goes to every process of the terminal: what the experiment says is not that
+// one of them has died.
+func TestCtrlCInAnExperimentSaysThatItWasInterrupted(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("heavy: several processes")
+	}
+	dir := t.TempDir()
+	cmd := lastwordProcess(t.Context(), t, "", "lab", "takeover")
+	cmd.Env = append(cmd.Env, "TMPDIR="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if found, _ := filepath.Glob(filepath.Join(dir, "lastword-lab-*", "authority.db")); len(found) > 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			_ = cmd.Process.Kill()
+			t.Fatal("the experiment does not begin")
+		}
+	}
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	want := "lastword: lab takeover: CANCELED: interrupted; its processes and files are gone, and there is no result\n"
+	if code := cmd.ProcessState.ExitCode(); code != 1 || stderr.String() != want {
+		t.Errorf("exit code %d: %q", code, stderr.String())
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

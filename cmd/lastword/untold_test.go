@@ -98,12 +98,12 @@ func TestARefusalIsARefusalAlsoIfNobodyReadsItsVerdict(t *testing.T) {
 // lastwordProcess is this program as a command of its own.
 func lastwordProcess(ctx context.Context, t *testing.T, addr string, args ...string) *exec.Cmd {
 	t.Helper()
-	self, err := os.Executable()
+	self, err := exec.LookPath("lastword") // TestMain has put it there
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Args = append([]string{"lastword"}, args...) // TestMain runs main by this name
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.Args[0] = "lastword"
 	cmd.Env = append(os.Environ(), "LASTWORD_AUTHORITY="+addr)
 	return cmd
 }
