@@ -18,6 +18,9 @@ COUNT    ?= 1
 
 # Everything is built without cgo; only the race detector needs a C compiler.
 export CGO_ENABLED := 0
+# The linter's own cache is shared by all clones of a user and then names files of
+# another one.
+export GOLANGCI_LINT_CACHE := $(CURDIR)/$(TOOLS)/lint-cache
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile

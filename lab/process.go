@@ -33,6 +33,8 @@ type process struct {
 func start(name string, command []string) (*process, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
+	// Ctrl-C is for the experiment; its processes end with it, by their input.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

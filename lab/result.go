@@ -107,38 +107,53 @@ func (r Result) Write(w io.Writer) error {
 	return e.Encode(r)
 }
 
+// ReadResult reads a stored result of an experiment. It is strict: what the file has
+// beside a result makes it none.
+func ReadResult(path string) (Result, error) {
+	stored, err := os.ReadFile(path)
+	if err != nil {
+		return Result{}, err
+	}
+	var r Result
+	d := json.NewDecoder(bytes.NewReader(stored))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		return Result{}, fmt.Errorf("%s is no result of an experiment: %w", path, err)
+	}
+	if r.Experiment == "" || d.More() {
+		return Result{}, fmt.Errorf("%s is no result of an experiment", path)
+	}
+	return r, nil
+}
+
 // Check compares a result with the one stored in a file. The error names the lines
 // that differ.
 func (r Result) Check(path string) error {
-	stored, err := os.ReadFile(path)
+	want, err := ReadResult(path)
 	if err != nil {
 		return err
 	}
-	var want Result
-	d := json.NewDecoder(bytes.NewReader(stored))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&want); err != nil {
-		return fmt.Errorf("%s is no result of this experiment: %w", path, err)
-	}
-	return difference(path, want, r)
-}
-
-func difference(path string, want, got Result) error {
-	var stored, run bytes.Buffer
-	if err := errors.Join(want.Write(&stored), got.Write(&run)); err != nil {
+	lines, err := r.Difference(want)
+	if err != nil || len(lines) == 0 {
 		return err
 	}
-	if bytes.Equal(stored.Bytes(), run.Bytes()) {
-		return nil
+	return fmt.Errorf("this run differs from %s: %s", path, strings.Join(lines, "; "))
+}
+
+// Difference names each line in which the result, as JSON, differs from the stored
+// one; none if they are the same.
+func (r Result) Difference(stored Result) (lines []string, err error) {
+	var want, got bytes.Buffer
+	if err := errors.Join(stored.Write(&want), r.Write(&got)); err != nil {
+		return nil, err
 	}
-	var b strings.Builder
-	a, c := strings.Split(stored.String(), "\n"), strings.Split(run.String(), "\n")
-	for i := range max(len(a), len(c)) {
-		if x, y := line(a, i), line(c, i); x != y {
-			fmt.Fprintf(&b, "\n  line %d: stored %s, now %s", i+1, strings.TrimSpace(x), strings.TrimSpace(y))
+	a, b := strings.Split(want.String(), "\n"), strings.Split(got.String(), "\n")
+	for i := range max(len(a), len(b)) {
+		if x, y := line(a, i), line(b, i); x != y {
+			lines = append(lines, fmt.Sprintf("line %d: stored %s, now %s", i+1, strings.TrimSpace(x), strings.TrimSpace(y)))
 		}
 	}
-	return fmt.Errorf("this run differs from %s:%s", path, b.String())
+	return lines, nil
 }
 
 func line(lines []string, i int) string {

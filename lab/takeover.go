@@ -83,12 +83,13 @@ func newBench(ctx context.Context, o Options) (b *bench, err error) {
 		return nil, errors.New("lab: no agent command")
 	}
 	b = &bench{opts: o}
+	opened := b // b is nil when this fails
 	if b.dir, err = os.MkdirTemp("", "lastword-lab-"); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, b.close())
+			err = errors.Join(err, opened.close())
 		}
 	}()
 	b.business, err = newBusiness(ctx, filepath.Join(b.dir, "business.db"), docTakeover, docGapFence, docGapQuery, docCrash)

@@ -96,7 +96,34 @@ func (q *acquisition) run(ctx context.Context) error {
 			return q.unusable(ctx, err)
 		}
 	}
-	return q.print(t)
+	if err := q.print(t); err != nil {
+		return q.untold(ctx, t, err)
+	}
+	return nil
+}
+
+// untold: the lease is there and nobody was told. With a grant file it can be used all
+// the same; without one it only stands in the way, unless it was told of before.
+func (q *acquisition) untold(ctx context.Context, t lastword.Tenure, why error) error {
+	u := &untold{
+		done:  fmt.Sprintf("acquire %s: granted with fence %s to owner %s, request id %s", t.Resource, t.Fence.Text(), quoted(t.Owner), quoted(t.RequestID)),
+		more:  "the grant file " + q.path + " is there",
+		cause: why,
+	}
+	switch {
+	case q.path != "":
+		return u
+	case t.Repeated:
+		u.more = "it had been granted before, and is still held"
+		return u
+	}
+	ctx, stop := q.remote.afterwards(ctx)
+	defer stop()
+	u.more = "the lease was given back"
+	if err := q.client.Release(ctx, t.TenureRef); err != nil {
+		u.more = "the lease could not be given back: " + reason(err)
+	}
+	return u
 }
 
 // fill chooses what the caller left open. Two starts of the command are two owners
@@ -128,10 +155,27 @@ func (q *acquisition) acquire(ctx context.Context) (lastword.Tenure, error) {
 	}
 	renewed, err := q.client.Renew(ctx, t.TenureRef)
 	if err != nil {
-		return t, q.failed(ctx, err)
+		return t, q.failed(ctx, unconfirmed(err))
 	}
 	renewed.Waited, renewed.Repeated, renewed.Previous = t.Waited, t.Repeated, t.Previous
 	return renewed, nil
+}
+
+// unconfirmed is the error of the renewal as one of the acquire that it belongs to.
+func unconfirmed(err error) error {
+	e, ok := asError(err)
+	if !ok {
+		return err
+	}
+	out := *e
+	out.Op = "acquire"
+	switch e.Code {
+	case lastword.CodeNotHolder, lastword.CodeTenureEnded:
+		out.Message, out.Hint = "the grant was over before it could be confirmed: "+e.Message, "acquire again with a new request id"
+	case lastword.CodeUnavailable: // of the renewal; the acquire was done
+		out.Code, out.Message, out.Hint, out.Err = lastword.CodeUnknown, "the grant could not be confirmed: "+reason(e), "", nil
+	}
+	return &out
 }
 
 // failed makes sure that an attempt which was interrupted leaves nothing behind, and
@@ -140,6 +184,9 @@ func (q *acquisition) failed(ctx context.Context, err error) error {
 	unknown := errors.Is(err, lastword.ErrUnknownOutcome)
 	if ctx.Err() != nil && (unknown || errors.Is(err, lastword.ErrUnavailable)) {
 		return q.interrupted(ctx, err)
+	}
+	if e, ok := asError(err); ok && unknown && e.Err == nil { // the authority itself does not know
+		return q.open(e.Message, err)
 	}
 	if unknown {
 		return q.open("no answer", err)
@@ -175,8 +222,12 @@ func (q *acquisition) open(message string, cause error) error {
 		Hint: fmt.Sprintf("to find out repeat the command with --request-id %s --owner %s, which is safe; or take it back: lastword cancel %s --request-id %[1]s --owner %[2]s",
 			quoted(q.ask.RequestID), quoted(q.ask.Owner), quoted(string(q.ask.Resource))),
 	}
-	if known, ok := asError(cause); ok && known.Err != nil {
+	known, ok := asError(cause)
+	switch {
+	case ok && known.Err != nil:
 		e.Err = errors.New(oneLine(known.Err.Error()))
+	case ok && known.Hint != "":
+		e.Hint = known.Hint + "; " + e.Hint
 	}
 	return e
 }

@@ -78,6 +78,9 @@ func exitCode(err error) int {
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return exitUsage
 	}
+	if _, ok := errors.AsType[*untold](err); ok {
+		return exitUnreachable
+	}
 	// Not "refused": the grant was not even judged.
 	if grant.ReasonOf(err) == grant.ReasonBundleUnavailable {
 		return exitUnreachable

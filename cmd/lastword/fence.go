@@ -63,8 +63,9 @@ func (l *looking) flags(cmd *cobra.Command) {
 	l.timeout = timeoutFlag(cmd)
 }
 
-// at opens the database, finds the domain and does what is to be done there.
-func (l *looking) at(cmd *cobra.Command, args []string, do func(ctx context.Context, p *sqlfence.Place, key fence.Key) error) error {
+// at opens the database to look at it, finds the domain, reads what is to be read and
+// shows it.
+func (l *looking) at(cmd *cobra.Command, args []string, read func(ctx context.Context, p *sqlfence.Place, key fence.Key) (show func() error, err error)) error {
 	path, err := databasePath(cmd, args[0])
 	if err != nil {
 		return err
@@ -78,7 +79,7 @@ func (l *looking) at(cmd *cobra.Command, args []string, do func(ctx context.Cont
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), *l.timeout)
 	defer cancel()
-	g, err := openDatabase(path, true, true)
+	g, err := openToLook(path)
 	if err != nil {
 		return named(err, l.op, res)
 	}
@@ -92,7 +93,14 @@ func (l *looking) at(cmd *cobra.Command, args []string, do func(ctx context.Cont
 	if err != nil {
 		return named(err, l.op, res)
 	}
-	return do(ctx, place, fence.Key{Domain: domain, Resource: res})
+	show, err := read(ctx, place, fence.Key{Domain: domain, Resource: res})
+	if err == nil {
+		err = g.unchanged()
+	}
+	if err != nil {
+		return named(err, l.op, res)
+	}
+	return show()
 }
 
 func (a *app) fenceStatusCommand() *cobra.Command {
@@ -104,12 +112,9 @@ was refused. It changes nothing and asks no authority.`,
 	}
 	l.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return l.at(cmd, args, func(ctx context.Context, p *sqlfence.Place, key fence.Key) error {
+		return l.at(cmd, args, func(ctx context.Context, p *sqlfence.Place, key fence.Key) (func() error, error) {
 			seen, err := p.Inspect(ctx, key)
-			if err != nil {
-				return named(err, l.op, key.Resource)
-			}
-			return a.showRecord(key, seen)
+			return func() error { return a.showRecord(key, seen) }, err
 		})
 	}
 	return cmd
@@ -206,26 +211,27 @@ transaction may still be under way: the same tenure applies it again, unchanged.
 		if operation == "" {
 			return usage(cmd, "no --op ID given")
 		}
-		return l.at(cmd, args, func(ctx context.Context, p *sqlfence.Place, key fence.Key) error {
+		return l.at(cmd, args, func(ctx context.Context, p *sqlfence.Place, key fence.Key) (func() error, error) {
 			r, found, err := p.Find(ctx, key, operation)
-			if err != nil {
-				return named(err, l.op, key.Resource)
-			}
 			if found {
-				return a.showReceipt(r, true)
+				return func() error { return a.showReceipt(r, true) }, err
 			}
-			if err := a.answer(struct {
-				Found     bool   `json:"found"`
-				Resource  string `json:"resource"`
-				Operation string `json:"operation"`
-			}{false, string(key.Resource), operation}, row{"no receipt", operation}, row{"resource", string(key.Resource)},
-				row{"note", "no proof that it had no effect while its transaction may be under way"}); err != nil {
-				return err
-			}
-			return quietly{exitFailed}
+			return func() error { return a.showNoReceipt(key, operation) }, err
 		})
 	}
 	return cmd
+}
+
+func (a *app) showNoReceipt(key fence.Key, operation string) error {
+	if err := a.answer(struct {
+		Found     bool   `json:"found"`
+		Resource  string `json:"resource"`
+		Operation string `json:"operation"`
+	}{false, string(key.Resource), operation}, row{"no receipt", operation}, row{"resource", string(key.Resource)},
+		row{"note", "no proof that it had no effect while its transaction may be under way"}); err != nil {
+		return err
+	}
+	return quietly{exitFailed}
 }
 
 // receiptJSON is a receipt as JSON.

@@ -88,6 +88,9 @@ func (p *application) check() error {
 		if strings.TrimSpace(text) == "" || strings.ContainsRune(text, 0) {
 			return usage(p.cmd, "--sql number %d is empty or has a zero byte", i+1)
 		}
+		if !hasStatement(text) {
+			return usage(p.cmd, "--sql number %d has no statement", i+1)
+		}
 	}
 	return nil
 }
@@ -121,7 +124,8 @@ func (p *application) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return p.refused(err)
 	}
-	return p.app.showReceipt(receipt, false)
+	return told(p.app.showReceipt(receipt, false), "apply %s: %s with operation %s and fence %s",
+		p.resource, receipt.Verdict, quoted(receipt.Operation), receipt.Fence.Text())
 }
 
 // trust says whom the gate believes: the authority, or a bundle in a file.
@@ -204,13 +208,11 @@ func (p *application) refused(err error) error {
 	if !ok || exitCode(err) != exitRefused || !p.app.json {
 		return err
 	}
-	if printed := p.app.object(struct {
+	_ = p.app.object(struct { // the line on stderr has the verdict, too
 		Verdict   lastword.Code `json:"verdict"`
 		Resource  string        `json:"resource"`
 		Operation string        `json:"operation"`
 		Fence     uint64        `json:"fence,string"`
-	}{e.Code, string(p.resource), p.operation, uint64(e.Fence)}); printed != nil {
-		return printed
-	}
+	}{e.Code, string(p.resource), p.operation, uint64(e.Fence)})
 	return err
 }

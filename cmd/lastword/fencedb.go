@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -20,8 +22,9 @@ import (
 
 // guarded is the database of a resource, opened for one command.
 type guarded struct {
-	path string
-	db   *sql.DB
+	path   string
+	db     *sql.DB
+	frozen fs.FileInfo // of a file that is read as one that nobody changes, else nil
 }
 
 // databasePath reads the argument DSN. Other engines come with packages of their own.
@@ -29,6 +32,9 @@ func databasePath(cmd *cobra.Command, dsn string) (string, error) {
 	scheme, path, ok := strings.Cut(dsn, ":")
 	if !ok || scheme != "sqlite" {
 		return "", usage(cmd, "database %q: this program knows sqlite:PATH only", clip(dsn))
+	}
+	if path == ":memory:" {
+		return "", usage(cmd, "database %q: a database in memory is no file; it would be gone at once", clip(dsn))
 	}
 	if path == "" || strings.ContainsAny(path, "?#\x00") {
 		return "", usage(cmd, "database %q: want the path of a file, without ? and #", clip(dsn))
@@ -73,6 +79,48 @@ func openDatabase(path string, existing, untouched bool) (*guarded, error) {
 	return &guarded{path: path, db: db}, nil
 }
 
+// openToLook opens a database that is to be read alone. Who may write to it opens it as
+// always, because SQLite then removes what it made beside the file. Who may not opens
+// it read-only: with the log that is there, or, without one, as a file that nobody
+// changes while it is read, which [guarded.unchanged] makes sure of afterwards.
+func openToLook(path string) (*guarded, error) {
+	const writable = 2 // W_OK
+	if syscall.Access(path, writable) == nil && syscall.Access(filepath.Dir(path), writable) == nil {
+		return openDatabase(path, true, true)
+	}
+	g, options := &guarded{path: path}, url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(100)"}}
+	if _, err := os.Lstat(path + "-wal"); errors.Is(err, fs.ErrNotExist) {
+		if g.frozen, err = os.Stat(path); err != nil {
+			return nil, badDatabase("", path, pathless(err).Error(), "")
+		}
+		options.Set("immutable", "1")
+	}
+	name := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: options.Encode()}
+	db, err := sql.Open("sqlite", name.String())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	g.db = db
+	return g, nil
+}
+
+// unchanged is nil if nobody wrote to a file that was read as one that nobody changes.
+func (g *guarded) unchanged() error {
+	if g.frozen == nil {
+		return nil
+	}
+	now, err := os.Stat(g.path)
+	_, log := os.Lstat(g.path + "-wal")
+	if err == nil && errors.Is(log, fs.ErrNotExist) && os.SameFile(now, g.frozen) &&
+		now.Size() == g.frozen.Size() && now.ModTime().Equal(g.frozen.ModTime()) {
+		return nil
+	}
+	return &lastword.Error{
+		Code: lastword.CodeUnavailable, Message: fmt.Sprintf("database %s: somebody wrote to it while it was read", g.path), Hint: "try again",
+	}
+}
+
 func (g *guarded) close() { _ = g.db.Close() } // everything that counts was committed before
 
 // fenceInit makes the tables, and a file that is not there whole or not at all.
@@ -96,12 +144,12 @@ func (a *app) fenceInit(ctx context.Context, path string) error {
 	if created {
 		made = "the file was made"
 	}
-	return a.answer(struct {
+	return told(a.answer(struct {
 		Initialized bool   `json:"initialized"`
 		Database    string `json:"database"`
 		Created     bool   `json:"created"`
 		JournalMode string `json:"journal_mode"`
-	}{true, path, created, "wal"}, row{"initialized", path}, row{"journal", "wal"}, row{"new", made})
+	}{true, path, created, "wal"}, row{"initialized", path}, row{"journal", "wal"}, row{"new", made}), "fence init: initialized %s", path)
 }
 
 // initialiseNew makes the database beside its place and then links it there, so that

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/lab"
 )
 
@@ -29,7 +32,8 @@ from time. Shows the task table and the business table side by side.
                 deadline
 
 With --check FILE the result is compared with one that was stored by --out FILE; a
-difference is exit code 1.`
+difference is exit code 1, with the lines that differ, ten at most. A file that is no
+such result is exit code 2, before anything runs.`
 
 func (a *app) takeoverCommand() *cobra.Command {
 	fence, out, check := "on", "", ""
@@ -41,10 +45,13 @@ func (a *app) takeoverCommand() *cobra.Command {
 	f.StringVar(&out, "out", "", "store the result, as JSON, in `FILE`")
 	f.StringVar(&check, "check", "", "compare the result with the one stored in `FILE`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if check != "" { // a file that cannot be read is found before anything runs
-			if _, err := os.Stat(check); err != nil {
-				return fmt.Errorf("lab takeover: --check: %w", err)
+		var stored *lab.Result
+		if cmd.Flags().Changed("check") { // a file that is none is found before anything runs
+			want, err := lab.ReadResult(check)
+			if err != nil {
+				return usage(cmd, "--check: %s", err)
 			}
+			stored = &want
 		}
 		program, err := os.Executable()
 		if err != nil {
@@ -53,33 +60,70 @@ func (a *app) takeoverCommand() *cobra.Command {
 		o := lab.Options{Agent: []string{program, "lab", "agent"}, Fence: fence == "on"}
 		r, err := lab.Takeover(cmd.Context(), o)
 		if err != nil {
+			return stopped(cmd.Context(), "lab takeover", err)
+		}
+		if err := a.experiment(r, out); err != nil {
 			return fmt.Errorf("lab takeover: %w", err)
 		}
-		return a.experiment(r, out, check)
+		if stored == nil {
+			return nil
+		}
+		return a.compare(r, *stored, check)
 	}
 	return cmd
 }
 
-// experiment shows a result, stores it and compares it, as asked.
-func (a *app) experiment(r lab.Result, out, check string) error {
+// stopped is the error of an experiment that did not come to its end.
+func stopped(ctx context.Context, op string, err error) error {
+	if ctx.Err() == nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	return &lastword.Error{Code: lastword.CodeCanceled, Op: op, Message: "interrupted; its processes and files are gone, and there is no result"}
+}
+
+// experiment shows a result and stores it, as asked.
+func (a *app) experiment(r lab.Result, out string) error {
 	var err error
 	if a.json {
-		err = r.Write(a.stdout)
+		err = a.object(r)
 	} else {
 		err = r.Print(a.stdout)
 	}
 	if err == nil && out != "" {
 		err = storeResult(r, out)
 	}
-	if err == nil && check != "" {
-		if err = r.Check(check); err == nil && !a.json {
-			_, err = fmt.Fprintf(a.stdout, "\nThe same as in %s.\n", check)
-		}
-	}
+	return err
+}
+
+// compare says in which lines a result differs from the stored one: for people each
+// line by itself.
+func (a *app) compare(r, stored lab.Result, path string) error {
+	lines, err := r.Difference(stored)
 	if err != nil {
 		return fmt.Errorf("lab takeover: %w", err)
 	}
-	return nil
+	if len(lines) == 0 {
+		if !a.json {
+			_, err = fmt.Fprintf(a.stdout, "\nThe same as in %s.\n", path)
+		}
+		return err
+	}
+	const shown = 10
+	count := fmt.Sprintf("%d lines", len(lines))
+	if len(lines) == 1 {
+		count = "1 line"
+	}
+	if more := len(lines) - shown; more > 0 {
+		lines = append(lines[:shown:shown], fmt.Sprintf("and %d more", more))
+	}
+	differs := fmt.Sprintf("lab takeover: this run differs from %s in %s", path, count)
+	if a.json {
+		return fmt.Errorf("%s: %s", differs, strings.Join(lines, "; "))
+	}
+	if _, err := fmt.Fprintf(a.stdout, "\n%s\n", strings.Join(lines, "\n")); err != nil {
+		return err
+	}
+	return errors.New(differs)
 }
 
 func storeResult(r lab.Result, path string) error {
@@ -99,7 +143,7 @@ number. Shows what each was answered and counts the effects in the business tabl
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, err := lab.RunOperations(cmd.Context())
 			if err != nil {
-				return fmt.Errorf("lab operations: %w", err)
+				return stopped(cmd.Context(), "lab operations", err)
 			}
 			if a.json {
 				return a.object(o)

@@ -20,6 +20,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // version is set by the build (-ldflags '-X main.version=v1.2.3').
@@ -27,13 +28,38 @@ var version string
 
 func main() { os.Exit(program()) }
 
+// oneSignal is how long signals count as one: timeout(1) and terminals signal a process
+// and its group, so that the same one comes twice.
+const oneSignal = time.Second
+
 // program runs the command line of this process. The first SIGINT or SIGTERM ends
-// the context; after that a signal ends the process at once, as if nobody listened.
+// the context; one that comes oneSignal later ends the process at once, as if nobody
+// listened.
 func program() int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := untilSignal(context.Background())
 	defer stop()
-	defer context.AfterFunc(ctx, stop)()
+	// A reader of stdout that is gone is an error of the write, and not the end of a
+	// command that has to say what it has done. Unlike an ignored signal, children do
+	// not inherit it.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
+}
+
+// untilSignal is a context that ends with the first SIGINT or SIGTERM.
+func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-signals:
+			cancel()
+			time.Sleep(oneSignal)
+		case <-ctx.Done():
+		}
+		signal.Stop(signals)
+	}()
+	return ctx, cancel
 }
 
 // run is one command: arguments and environment in, exit code out.

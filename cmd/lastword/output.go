@@ -29,15 +29,38 @@ func (a *app) answer(object any, rows ...row) error {
 			width = max(width, len(r.name))
 		}
 	}
+	var text bytes.Buffer // written at once: whole or not
 	for _, r := range rows {
-		if r.value == "" {
-			continue
-		}
-		if _, err := fmt.Fprintf(a.stdout, "%-*s  %s\n", width, r.name, printable(r.value)); err != nil {
-			return err
+		if r.value != "" {
+			fmt.Fprintf(&text, "%-*s  %s\n", width, r.name, printable(r.value))
 		}
 	}
-	return nil
+	_, err := a.stdout.Write(text.Bytes())
+	return err
+}
+
+// untold is an effect that is there, and an answer about it that could not be written.
+// It is not a failure: what was asked for is done.
+type untold struct {
+	done  string // begins with the operation
+	more  string // what else the caller has to know, may be ""
+	cause error
+}
+
+func (u *untold) Error() string {
+	text := u.done + ", but the answer could not be written: " + u.cause.Error()
+	if u.more != "" {
+		text += "; " + u.more
+	}
+	return text
+}
+
+// told says of an answer to something that was done whether it could be written.
+func told(written error, done string, args ...any) error {
+	if written == nil {
+		return nil
+	}
+	return &untold{done: fmt.Sprintf(done, args...), cause: written}
 }
 
 // object prints one JSON object on one line.

@@ -18,8 +18,8 @@ import (
 )
 
 const serveLong = `Runs the authority of one domain on an embedded SQLite file until SIGINT or SIGTERM;
-it then answers the calls under way and ends with exit code 0. A second signal ends
-it at once. Until callers have identities it listens on loopback only.
+it then answers the calls under way and ends with exit code 0. A signal that comes a
+second later or more ends it at once. Until callers have identities it listens on loopback only.
 
 Every flag can also be given as an environment variable: --grpc is LASTWORD_GRPC,
 --on-regression is LASTWORD_ON_REGRESSION, and so on. A flag wins over its variable.
@@ -31,7 +31,7 @@ with -o json it is one object with ready, grpc, domain, epoch and the files.
 The key file is made at the first start. The witness remembers which epoch the store
 had: a store that was put back from a copy is refused (exit code 124) until an
 operator has looked and starts once with --on-regression=advance. Keep it on another
-volume than the store.`
+volume than the store: beside it, it is put back together with it, and serve warns.`
 
 func (a *app) serveCommand() *cobra.Command {
 	cfg := server.Config{GRPC: server.DefaultGRPC, OnRegression: "stop"}
@@ -61,6 +61,10 @@ func (a *app) serveCommand() *cobra.Command {
 		s, err := server.Open(cmd.Context(), cfg)
 		if err != nil {
 			return err
+		}
+		if f := s.Files(); filepath.Dir(f.Witness) == filepath.Dir(f.Store) {
+			cfg.Logger.Warn("the witness lies beside the store and notices only a store that is put back alone; name another volume with --witness",
+				"witness", f.Witness)
 		}
 		if err := a.ready(s, cfg.Domain); err != nil {
 			_ = s.Close() // what counts is that nobody could be told
@@ -123,7 +127,7 @@ func (a *app) ready(s *server.Server, domain string) error {
 	}
 	_, err = fmt.Fprintf(a.stdout, `
 try
-  %[3]s acquire demo/hello --ttl 5m --grant hello.grant%[1]s
+  %[3]s acquire demo/hello --ttl 5m --grant hello.grant --force%[1]s
   %[3]s status demo/hello%[1]s
   %[3]s release --grant hello.grant%[1]s
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -106,6 +107,9 @@ func (g *sqlGuard) run(ctx context.Context, tx *sql.Tx, texts []string) ([]byte,
 	g.refused = ""
 	rows := make([]int64, len(texts))
 	for i, text := range texts {
+		if !hasStatement(text) { // the driver has no result then, not even an empty one
+			return nil, g.explain(i, len(texts), errors.New("it has no statement"))
+		}
 		result, err := tx.ExecContext(ctx, text)
 		if err != nil {
 			return nil, g.explain(i, len(texts), err)
@@ -129,5 +133,23 @@ func (g *sqlGuard) explain(i, n int, err error) error {
 		Code: lastword.CodeInvalid, Op: opStatement,
 		Message: fmt.Sprintf("%s: %s is not admitted in a fenced write", which, g.refused),
 		Hint:    "nothing was written; the fence begins and ends the transaction, and its tables are its own",
+	}
+}
+
+// hasStatement reports whether SQLite finds anything in a text beside white space,
+// comments and semicolons. What it finds may still be wrong.
+func hasStatement(text string) bool {
+	for {
+		text = strings.TrimLeft(strings.TrimPrefix(text, "\ufeff"), " \t\n\f\r;")
+		end := ""
+		switch {
+		case strings.HasPrefix(text, "--"):
+			end = "\n"
+		case strings.HasPrefix(text, "/*"):
+			text, end = text[len("/*"):], "*/"
+		default:
+			return text != ""
+		}
+		_, text, _ = strings.Cut(text, end) // a comment that does not end goes to the end
 	}
 }

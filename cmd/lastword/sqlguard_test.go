@@ -103,3 +103,50 @@ func TestATransactionThatSQLiteEndedCommitsNothing(t *testing.T) {
 		}
 	}
 }
+
+// SQLite itself is asked what is in a text: the driver gives no result for nothing.
+func TestATextWithoutAStatementIsNoneForSQLiteEither(t *testing.T) {
+	t.Parallel()
+	db := guardedDatabase(t)
+	for text, want := range map[string]bool{
+		"": false, ";": false, " ;;\t\f\r\n": false, "-- c": false, "-- c\n;": false, "/* */": false, "/* -- */ ; -- x\n/* y": false,
+		"/*/ SELECT 1": false, "\ufeff;": false, "--": false,
+		"SELECT 1": true, "-- c\nSELECT 1": true, "/* ; */SELECT 1": true, ";SELECT 1;": true, "\ufeffSELECT 1": true, "/**/SELECT 1": true,
+		"EXPLAIN SELECT 1": true,
+	} {
+		if got := hasStatement(text); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+		result, err := db.ExecContext(t.Context(), text)
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if there := hasResult(result); there != want {
+			t.Errorf("%q: SQLite has a result: %v, want %v", text, there, want)
+		}
+	}
+}
+
+func hasResult(r sql.Result) (there bool) {
+	defer func() { there = recover() == nil }()
+	_, _ = r.RowsAffected()
+	return true
+}
+
+func TestAGuardedTextWithoutAStatementIsAnError(t *testing.T) {
+	t.Parallel()
+	db, guard := guardedDatabase(t), &sqlGuard{}
+	if err := guard.arm(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := guard.run(t.Context(), tx, []string{"SELECT 1", ";"}); err == nil || !strings.Contains(err.Error(), "--sql number 2: it has no statement") {
+		t.Errorf("got %v", err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -60,7 +60,8 @@ handles the call. The fence stays the same. A lease that is over cannot be renew
 			}
 			m := rpc.TenureMessage(t)
 			m.Grant = "" // it is in the file
-			return a.answer(m, row{"renewed", string(t.Resource)}, row{"fence", fenceText(t.Fence)}, row{"ttl", spanText(t.TTL)})
+			return told(a.answer(m, row{"renewed", string(t.Resource)}, row{"fence", fenceText(t.Fence)}, row{"ttl", spanText(t.TTL)}),
+				"renew %s: renewed", t.Resource)
 		})
 }
 
@@ -72,9 +73,9 @@ that ended otherwise is not this holder's any more (exit code 122).`,
 			if err := c.Release(ctx, ref); err != nil {
 				return err
 			}
-			return a.answer(with{refMessage(ref), struct {
+			return told(a.answer(with{refMessage(ref), struct {
 				Released bool `json:"released"`
-			}{true}}, row{"released", string(ref.Resource)}, row{"fence", fenceText(ref.Fence)})
+			}{true}}, row{"released", string(ref.Resource)}, row{"fence", fenceText(ref.Fence)}), "release %s: released", ref.Resource)
 		})
 }
 
@@ -92,10 +93,11 @@ another one it is refused. A lease that is over accepts none (exit code 122).`,
 			if err := c.Complete(ctx, ref, b); err != nil {
 				return err
 			}
-			return a.answer(with{refMessage(ref), struct {
+			return told(a.answer(with{refMessage(ref), struct {
 				Completed bool   `json:"completed"`
 				Result    []byte `json:"result"`
-			}{true, b}}, row{"completed", string(ref.Resource)}, row{"fence", fenceText(ref.Fence)}, row{"result", resultText(b)})
+			}{true, b}}, row{"completed", string(ref.Resource)}, row{"fence", fenceText(ref.Fence)}, row{"result", resultText(b)}),
+				"complete %s: completed", ref.Resource)
 		})
 	cmd.Use = "complete --grant FILE --result TEXT|@FILE"
 	cmd.Flags().StringVar(&result, "result", "", "`TEXT` of the result, or @FILE (required)")
@@ -165,9 +167,10 @@ answer (exit code 123). It may be repeated. --grant FILE names id and owner, too
 		if err := c.Cancel(cmd.Context(), res, owner, requestID); err != nil {
 			return r.unreached(repeatable(err))
 		}
-		return a.answer(with{&wire.CancelRequest{Resource: string(res), Owner: owner, RequestId: requestID}, struct {
+		return told(a.answer(with{&wire.CancelRequest{Resource: string(res), Owner: owner, RequestId: requestID}, struct {
 			Canceled bool `json:"canceled"`
-		}{true}}, row{"cancelled", string(res)}, row{"request id", requestID}, row{"owner", owner})
+		}{true}}, row{"cancelled", string(res)}, row{"request id", requestID}, row{"owner", owner}),
+			"cancel %s: cancelled", res)
 	}
 	return cmd
 }
@@ -235,7 +238,7 @@ func statusRows(st lastword.Status) []row {
 	rows := []row{{"resource", string(st.Resource)}, {"state", string(st.State)}}
 	if st.Holder.Owner != "" {
 		rows = append(rows, row{"holder", st.Holder.Owner}, row{"fence", fenceText(st.Holder.Fence)},
-			row{"remaining", spanText(st.Remaining.Round(time.Millisecond)) + " of " + spanText(st.TTL)},
+			row{"remaining", remainingText(st)},
 			row{"lease id", st.Holder.LeaseID}, row{"request id", st.Holder.RequestID})
 	}
 	if st.Waiters > 0 {
@@ -246,4 +249,14 @@ func statusRows(st lastword.Status) []row {
 		asked += ", completed with " + resultText(st.AskedResult)
 	}
 	return append(rows, row{"next fence", fenceText(st.NextFence)}, row{"last", endingText(st.Last)}, row{"asked tenure", asked})
+}
+
+// remainingText: an authority that has just started has not watched the lease yet, and
+// knows of no time that is certainly left.
+func remainingText(st lastword.Status) string {
+	left := st.Remaining.Round(time.Millisecond)
+	if left <= 0 {
+		return "not known, at most " + spanText(st.TTL)
+	}
+	return spanText(left) + " of " + spanText(st.TTL)
 }
