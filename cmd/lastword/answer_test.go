@@ -96,7 +96,7 @@ func late(t *testing.T, r lastword.AcquireRequest) (lastword.Tenure, error) {
 // After a start the authority has watched nobody yet: "0s" would read as "over".
 func TestAStatusWithoutAKnownRestDoesNotSayThatNothingIsLeft(t *testing.T) {
 	t.Parallel()
-	st := lastword.Status{Resource: "doc/a", State: lastword.StateHeld, TTL: 10 * time.Minute, Holder: lastword.TenureRef{LeaseID: "l"}}
+	st := lastword.Status{Resource: "doc/a", State: lastword.StateHeld, TTL: 10 * time.Minute, Holder: lastword.TenureRef{Owner: "w"}}
 	for left, want := range map[time.Duration]string{
 		0: "not known, at most 10m0s", time.Microsecond: "not known, at most 10m0s", time.Second: "1s of 10m0s",
 	} {

@@ -45,6 +45,7 @@ func (a *app) serveCommand() *cobra.Command {
 	f.Var(&idFlag{"domain", &cfg.Domain}, "domain", "the set of resources it issues fences for (required)")
 	f.StringVar(&cfg.GRPC, "grpc", server.DefaultGRPC, "listen `ADDR`; port 0 takes a free one")
 	f.StringVar(&cfg.KeyFile, "key", "", "signing key `FILE` (default: the store's path with .key)")
+	f.BoolVar(&cfg.NewKey, "new-key", false, "make a key although the store has been used with another one, which is lost")
 	f.StringVar(&cfg.Witness, "witness", "", "file:`PATH` (default: the store's path with .witness)")
 	f.Var(&choiceFlag{&cfg.OnRegression, []string{"stop", "advance"}}, "on-regression", "what to do when the store went back: stop or advance")
 	f.Var(delays, "lock-delay", "PREFIX=DURATION: time between an expiry and the next grant (repeatable)")
