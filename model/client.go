@@ -19,12 +19,12 @@ var bound = core.TrustBound{RatePPM: 10_000}
 func span(t uint8) int64 { return int64(t) * int64(tick) }
 
 // act asks what client id does in an action at a moment, and keeps the answer.
-func (m *machine) act(id uint16, kind eventKind, msg uint16, now uint8, make func(c clientState, now uint8) acted) acted {
+func (m *machine) act(id uint16, kind eventKind, msg uint16, now uint8, do func(c clientState, now uint8) acted) acted {
 	a := uint64(id)<<48 | uint64(kind)<<40 | uint64(msg)<<16 | uint64(now)
 	if v, ok := m.acting.get(a, 0); ok {
 		return *v
 	}
-	return *m.acting.put(a, 0, make(*m.clients.at(id), now))
+	return *m.acting.put(a, 0, do(*m.clients.at(id), now))
 }
 
 // clientSteps generates what client c does by itself.
@@ -70,6 +70,7 @@ func (m *machine) holderSteps(s *state, c uint8, client *clientState) {
 	}
 	if m.wiring.draws && client.woken && client.drawn == 0 && !client.open {
 		m.step(s, c, evDraw, func(cl clientState, _ uint8) acted {
+			cl.woken = false
 			return acted{client: m.clients.name(cl), msg: m.msgs.name(message{kind: askNumber, client: cl.id, lease: cl.lease, fence: cl.fence})}
 		})
 	}
@@ -100,21 +101,21 @@ func (m *machine) holderSteps(s *state, c uint8, client *clientState) {
 }
 
 // step lets client c do one thing.
-func (m *machine) step(s *state, c uint8, kind eventKind, make func(clientState, uint8) acted) {
+func (m *machine) step(s *state, c uint8, kind eventKind, do func(clientState, uint8) acted) {
 	if m.enough() {
 		return
 	}
-	m.move(s, *s, c, kind, make)
+	m.move(s, *s, c, kind, do)
 }
 
-func (m *machine) spend(s *state, c uint8, b budget, kind eventKind, make func(clientState, uint8) acted) {
+func (m *machine) spend(s *state, c uint8, b budget, kind eventKind, do func(clientState, uint8) acted) {
 	next := *s
 	next.left[b]--
-	m.move(s, next, c, kind, make)
+	m.move(s, next, c, kind, do)
 }
 
-func (m *machine) move(s *state, next state, c uint8, kind eventKind, make func(clientState, uint8) acted) {
-	out := m.act(s.client[c], kind, 0, s.now, make)
+func (m *machine) move(s *state, next state, c uint8, kind eventKind, do func(clientState, uint8) acted) {
+	out := m.act(s.client[c], kind, 0, s.now, do)
 	if out.client == 0 {
 		return // not now
 	}

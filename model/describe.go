@@ -69,6 +69,9 @@ func (m *machine) text(before, after *state, ev event) string {
 		p := m.procs.at(after.proc[ev.who-process1])
 		word := map[eventKind]string{evStart: "starts", evAdvanceEpoch: "an operator advances; starts", evMoved: "goes on"}[ev.kind]
 		return fmt.Sprintf("%s in epoch %d", word, p.held)
+	case evCrash:
+		at := m.procs.at(before.proc[ev.who-process1]).at
+		return fmt.Sprintf("crashes; the counter in the store is %d", m.stores.at(after.store[at]).rec.Counter)
 	case evStartStep:
 		p := m.procs.at(after.proc[ev.who-process1])
 		if ev.extra == 1 {
@@ -94,7 +97,7 @@ func (m *machine) text(before, after *state, ev event) string {
 }
 
 var plainTexts = map[eventKind]string{
-	evCrash: "crashes", evStartFailed: "another start was faster; begins again", evStopped: "stops granting",
+	evStartFailed: "another start was faster; begins again", evStopped: "stops granting",
 	evClone: "the store is cloned, authority 2 is to start on the copy", evBackup: "the authority's store is backed up",
 	evRestore: "the authority's backup is put back", evPlaceBackup: "the resource is backed up",
 	evPlaceRestore: "the resource's backup is put back", evPause: "is stopped after its own check",

@@ -58,7 +58,6 @@ type explorer struct {
 	transitions uint64
 	fired       [events]uint64
 	found       []finding
-	edges       bool
 	from, to    []uint32
 }
 
@@ -150,9 +149,7 @@ func (e *explorer) run(ctx context.Context, wanted kind, progress func(states, q
 				}
 			}
 			n, _ := e.add(&next.s, i)
-			if e.edges {
-				e.from, e.to = append(e.from, i), append(e.to, n)
-			}
+			e.from, e.to = append(e.from, i), append(e.to, n)
 		}
 		if err := e.fits(); err != nil {
 			return err

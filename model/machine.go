@@ -241,3 +241,14 @@ func (m *machine) answer(s *state, msg uint16) {
 	}
 	m.send(s, msg)
 }
+
+// Steps are the names under which a [Report] counts steps.
+func Steps() []string {
+	var names []string
+	for _, n := range eventNames {
+		if n != "" {
+			names = append(names, n)
+		}
+	}
+	return names
+}

@@ -2,9 +2,66 @@ package model
 
 import "github.com/lastword/lastword/internal/core"
 
+// Scope is a named list of worlds.
+type Scope struct {
+	Name  string
+	About string
+	// Worlds are the names of its worlds, in the order in which they are explored.
+	Worlds []string
+}
+
+// Scopes are all named scopes, the smallest first.
+func Scopes() []Scope {
+	return []Scope{
+		{Name: "r31", About: "two clients, an issuer that starts at 40, one expiry and one hand-over: the declared orders of R31", Worlds: []string{"r31"}},
+		{Name: "quick", About: "the smaller worlds", Worlds: []string{
+			"r31", "processes", "again", "work", "operators", "three", "segments-closed",
+		}},
+		{Name: "ci", About: "every world, in the bounds that tests have time for", Worlds: []string{
+			"r31", "tenures", "requests", "results", "processes", "renewals", "starts", "restores", "segments",
+			"again", "work", "settle", "places", "places-twice", "undeclared", "operators", "calm", "three", "segments-closed",
+		}},
+		{Name: "large", About: "more time, more of each fault, more work", Worlds: []string{
+			"r31", "stale", "tenures-long", "requests", "results-doubled", "renewals", "restores-long", "segments-long",
+			"work-long", "settle", "starts", "places-twice", "undeclared", "calm", "three-long",
+		}},
+	}
+}
+
+func scope(name string) (Scope, bool) {
+	for _, s := range Scopes() {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return Scope{}, false
+}
+
 // worlds are the casts that scopes are made of.
 func worlds() map[string]world {
-	all := []world{
+	named := map[string]world{}
+	for _, w := range casts() {
+		named[w.name] = w
+	}
+	longer := func(name, of string, change func(*world)) {
+		w := named[of]
+		w.name = name
+		change(&w)
+		named[name] = w
+	}
+	longer("tenures-long", "tenures", func(w *world) { w.horizon = 5 })
+	longer("results-doubled", "results", func(w *world) { w.horizon, w.dups = 2, 1 })
+	longer("restores-long", "restores", func(w *world) { w.horizon = 3 })
+	longer("segments-long", "segments", func(w *world) { w.horizon = 3 })
+	longer("work-long", "work", func(w *world) { w.horizon, w.attempts, w.others = 4, 2, 1 })
+	longer("three-long", "three", func(w *world) { w.horizon, w.release = 3, false })
+	longer("places-twice", "places", func(w *world) { w.horizon, w.writes, w.seqZero = 2, 2, true })
+	longer("segments-closed", "segments", func(w *world) { w.horizon, w.dups = 1, 1 })
+	return named
+}
+
+func casts() []world {
+	return []world{
 		{
 			name: "r31", about: "A acquires, is stopped and expires; another authority process goes on; B acquires; then every order of writes, replies and recovery",
 			clients: 2, processes: 2, attempts: 1, writes: 1, counter: 40, horizon: 4,
@@ -47,13 +104,13 @@ func worlds() map[string]world {
 		},
 		{
 			name: "restores", about: "the authority's store is backed up and put back",
-			clients: 2, processes: 1, attempts: 1, writes: 1, counter: 40, horizon: 3,
+			clients: 2, processes: 1, attempts: 1, writes: 1, counter: 40, horizon: 2,
 			status: core.FenceOnly, policy: core.Ordered,
 			crashes: 1, backups: 1,
 		},
 		{
 			name: "segments", about: "several records of one tenure, doubled writes, lost replies, a crash of the client; the resource asks for the status",
-			clients: 1, processes: 1, attempts: 2, writes: 2, counter: 40, horizon: 3,
+			clients: 1, processes: 1, attempts: 2, writes: 2, counter: 40, horizon: 2,
 			status: core.Query, policy: core.Ordered, release: true,
 			clientCrashes: 1, resubmits: 1,
 		},
@@ -109,9 +166,4 @@ func worlds() map[string]world {
 			status: core.FenceOnly, policy: core.Ordered, release: true,
 		},
 	}
-	named := map[string]world{}
-	for _, w := range all {
-		named[w.name] = w
-	}
-	return named
 }

@@ -456,12 +456,11 @@ func placeVariants() []Variant {
 			change: func(w *wiring) { w.unshut = true },
 		},
 		{
-			Name: "restored-and-not-raised", World: "places", Property: revokedGenerationOverwrite,
+			Name: "restored-and-not-raised", World: "places-twice", Property: revokedGenerationOverwrite,
 			Breaks: "a restored record is closed, but not raised to the authority's next fence",
 			change: func(w *wiring) {
 				w.shut = func(rec core.FenceRecord, _ lastword.Token) core.FenceRecord { return core.Close(rec, 0) }
 			},
-			tune: func(w *world) { w.writes, w.seqZero, w.horizon = 2, true, 1 },
 		},
 		{
 			Name: "effect-before-the-record", World: "segments", Property: twoEffects,
