@@ -68,9 +68,9 @@ func (m *machine) holderSteps(s *state, c uint8, client *clientState) {
 		next.paused |= 1 << c
 		m.emit(s, next, event{kind: evPause, who: actor(c)}, "")
 	}
-	if m.wiring.draws && client.woken && client.drawn == 0 && !client.open {
+	if m.wiring.draws && client.woken && !client.wished && !client.open {
 		m.step(s, c, evDraw, func(cl clientState, _ uint8) acted {
-			cl.woken = false
+			cl.wished = true
 			return acted{client: m.clients.name(cl), msg: m.msgs.name(message{kind: askNumber, client: cl.id, lease: cl.lease, fence: cl.fence})}
 		})
 	}
