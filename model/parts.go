@@ -155,13 +155,15 @@ type clientState struct {
 	fence   lastword.Token
 	renewed uint8
 
-	seq   lastword.Sequence
-	open  bool // a write is under way
-	tries uint8
-	next  uint8 // intent that it works on
-	drawn lastword.Token
-	woken bool  // it has been stopped and continued
-	born  uint8 // times it has crashed
+	seq    lastword.Sequence
+	open   bool // a write is under way
+	tries  uint8
+	next   uint8 // intent that it works on
+	drawn  lastword.Token
+	woken  bool  // it has been stopped and continued
+	wished bool  // of a broken system: it has asked for a number
+	wished bool  // of a broken system: it has asked for a number
+	born   uint8 // times it has crashed
 
 	stage stage
 }
