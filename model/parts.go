@@ -162,7 +162,6 @@ type clientState struct {
 	drawn  lastword.Token
 	woken  bool  // it has been stopped and continued
 	wished bool  // of a broken system: it has asked for a number
-	wished bool  // of a broken system: it has asked for a number
 	born   uint8 // times it has crashed
 
 	stage stage
