@@ -47,10 +47,11 @@ func (m *machine) clientSteps(s *state, c uint8) {
 			m.step(s, c, evAcquire, m.acquire)
 		}
 	case asking:
-		if s.now > client.sent && (client.refused || client.resent < m.w.resends || s.calm != 0) {
+		eager := c == 0 || !m.w.plain
+		if s.now > client.sent && (client.refused || eager && client.resent < m.w.resends || s.calm != 0) {
 			m.step(s, c, evRepeat, m.repeat)
 		}
-		if s.left[cancelBudget] > 0 && s.calm == 0 {
+		if s.left[cancelBudget] > 0 && s.calm == 0 && eager {
 			m.spend(s, c, cancelBudget, evCancel, m.cancel)
 		}
 	case holding:

@@ -125,14 +125,12 @@ func (m *machine) clientText(before, after *state, ev event) string {
 	case evRepeat:
 		return "asks again with request " + requestID(q.client, q.attempt)
 	case evWrite:
-		return fmt.Sprintf("sends %s, seq %d, under %s", operationName(q.op), q.seq, number(q.fence))
+		return fmt.Sprintf("sends %s under %s", numbered(q), number(q.fence))
 	case evResubmit:
 		if ev.a == 0 {
 			return "goes on without the answer"
 		}
-		return fmt.Sprintf("sends %s again, seq %d, under %s", operationName(q.op), q.seq, number(q.fence))
-	case evAsk:
-		return "asks"
+		return fmt.Sprintf("sends %s again under %s", numbered(q), number(q.fence))
 	default:
 		return eventNames[ev.kind]
 	}
@@ -203,7 +201,7 @@ func (m *machine) requestText(q *message) string {
 
 func (m *machine) placeText(before, after *state, ev event) string {
 	q := m.msgs.at(ev.a)
-	what := fmt.Sprintf("%s of %s, seq %d, under %s", operationName(q.op), clientNames[q.client], q.seq, number(q.fence))
+	what := fmt.Sprintf("%s's %s under %s", clientNames[q.client], numbered(q), number(q.fence))
 	switch {
 	case q.forged:
 		what = "a forged write under " + number(q.fence)
@@ -262,9 +260,19 @@ func (m *machine) heardText(q *message) string {
 		return "its number, " + number(q.fence)
 	case reLookup:
 		return fmt.Sprintf("that the receipt was found: %t", q.found)
+	case reAdvance:
+		return q.code + " to its registration"
 	default:
-		return fmt.Sprintf("%s, seq %d", q.code, q.seq)
+		return q.code + " to " + numbered(q)
 	}
+}
+
+// numbered is an operation with its number in the tenure, if the client gave one.
+func numbered(q *message) string {
+	if q.seq == 0 {
+		return operationName(q.op)
+	}
+	return fmt.Sprintf("%s, seq %d,", operationName(q.op), q.seq)
 }
 
 // trace is a finding as events and, for each, the resource's value after it.

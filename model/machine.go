@@ -37,7 +37,6 @@ const (
 	evBackup
 	evRestore
 	evRevoke
-	evAsk
 	evTransact
 	evTransactTwice
 	evSecondStep
@@ -73,7 +72,7 @@ var eventNames = [events]string{
 	evStartStep: "steps of a start", evStartFailed: "starts that lost against another",
 	evAdvanceEpoch: "epochs advanced by an operator", evMoved: "processes that met a new epoch",
 	evStopped: "processes that stopped", evRound: "looks of a process", evClone: "stores cloned",
-	evBackup: "backups", evRestore: "restores of the authority", evRevoke: "revocations sent", evAsk: "status questions",
+	evBackup: "backups", evRestore: "restores of the authority", evRevoke: "revocations sent",
 	evTransact: "transactions", evTransactTwice: "writes delivered twice", evSecondStep: "second halves of a torn transaction",
 	evPlaceBackup: "backups of the resource", evPlaceRestore: "restores of the resource",
 	evDeclare: "restores declared", evForge: "forged grants", evTick: "ticks", evCalm: "calms",

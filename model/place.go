@@ -185,7 +185,7 @@ func (p *placeState) effect(q message, g *ghost, w *world) kind {
 		return twoEffects
 	case q.intent == 0 && gen < g.absent:
 		return absenceDisproved
-	case w.writes > 1 && int(q.intent)%w.writes > 0 && p.effects[q.intent-1] == 0:
+	case w.policy == core.Ordered && w.writes > 1 && int(q.intent)%w.writes > 0 && p.effects[q.intent-1] == 0:
 		return segmentJump
 	}
 	return ""

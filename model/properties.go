@@ -107,15 +107,15 @@ func (g *ghost) grants(i issue, now uint8, overlap bool) kind {
 		switch {
 		case before.fence == i.fence:
 			bad = numberIssuedTwice
-		case before.client == i.client && before.attempt == i.attempt && bad == "":
-			bad = requestGrantedTwice
+		case before.client == i.client && before.attempt == i.attempt && bad == "" && g.era == 0:
+			bad = requestGrantedTwice // a restore loses request records, and R2 and R6a with them
 		}
 	}
 	switch {
 	case bad != "":
 	case g.n > 0 && i.fence < g.issues[g.n-1].fence && !overlap:
 		bad = fenceNotLarger
-	case g.cancelled>>slot(i.client, i.attempt)&1 == 1:
+	case g.cancelled>>slot(i.client, i.attempt)&1 == 1 && g.era == 0:
 		bad = grantedAfterCancel
 	case !overlap && g.since != 0 && now < g.since-1+uint8(ttl/tick):
 		bad = leaseShortened

@@ -19,10 +19,10 @@ func Scopes() []Scope {
 		}},
 		{Name: "ci", About: "every world, in the bounds that tests have time for", Worlds: []string{
 			"r31", "tenures", "requests", "results", "processes", "renewals", "starts", "restores", "segments",
-			"again", "work", "settle", "places", "places-twice", "undeclared", "operators", "calm", "three", "segments-closed",
+			"again", "work", "latest", "settle", "places", "places-twice", "undeclared", "operators", "calm", "three", "segments-closed", "restores-repeated",
 		}},
 		{Name: "large", About: "more time, more of each fault, more work", Worlds: []string{
-			"r31", "stale", "tenures-long", "requests", "results-doubled", "renewals", "restores-long", "segments-long",
+			"r31", "stale", "tenures-long", "requests-long", "results-doubled", "renewals", "restores-long", "segments-long",
 			"work-long", "settle", "starts", "places-twice", "undeclared", "calm", "three-long",
 		}},
 	}
@@ -52,6 +52,8 @@ func worlds() map[string]world {
 	longer("tenures-long", "tenures", func(w *world) { w.horizon = 5 })
 	longer("results-doubled", "results", func(w *world) { w.horizon, w.dups = 2, 1 })
 	longer("restores-long", "restores", func(w *world) { w.horizon = 3 })
+	longer("restores-repeated", "restores", func(w *world) { w.crashes, w.resends, w.cancels, w.writes = 0, 1, 1, 0 })
+	longer("requests-long", "requests", func(w *world) { w.plain = false })
 	longer("segments-long", "segments", func(w *world) { w.horizon = 3 })
 	longer("work-long", "work", func(w *world) { w.horizon, w.attempts, w.others = 4, 2, 1 })
 	longer("three-long", "three", func(w *world) { w.horizon, w.release = 3, false })
@@ -76,7 +78,7 @@ func casts() []world {
 		},
 		{
 			name: "requests", about: "request ids: repeated, late, cancelled",
-			clients: 2, processes: 1, attempts: 2, others: 1, writes: 0, counter: 40, horizon: 2,
+			clients: 2, processes: 1, attempts: 2, others: 1, plain: true, writes: 0, counter: 40, horizon: 2,
 			status: core.FenceOnly, policy: core.Ordered, release: true,
 			cancels: 1, resends: 1,
 		},
@@ -129,6 +131,12 @@ func casts() []world {
 			clients: 2, processes: 1, attempts: 1, writes: 2, shared: true, counter: 40, horizon: 2,
 			status: core.FenceOnly, policy: core.Ordered,
 			resubmits: 1,
+		},
+		{
+			name: "latest", about: "two clients whose newest state wins, two records a tenure",
+			clients: 2, processes: 1, attempts: 1, writes: 2, counter: 40, horizon: 2,
+			status: core.FenceOnly, policy: core.Latest, release: true,
+			resubmits: 1, dups: 1,
 		},
 		{
 			name: "settle", about: "B settles what A left unknown: fence first, then the look",

@@ -26,9 +26,10 @@ type world struct {
 	about string
 
 	clients, processes int
-	attempts           int // acquires of one client, each with a request id of its own
-	others             int // the same for all clients but A; 0: as A
-	writes             int // business intents of one client
+	attempts           int  // acquires of one client, each with a request id of its own
+	others             int  // the same for all clients but A; 0: as A
+	plain              bool // all clients but A neither cancel nor repeat an acquire on their own
+	writes             int  // business intents of one client
 	horizon            uint8
 	// calm, if not 0, lets the faults stop in any state; from there on time goes on
 	// to calm, and whoever waits must be granted.
