@@ -1,0 +1,238 @@
+package model
+
+import (
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/internal/core"
+)
+
+// deliver generates what can become of message i of the net: one that is never
+// delivered is lost, one that is delivered later is late.
+func (m *machine) deliver(s *state, i int) {
+	q := m.msgs.at(s.net[i])
+	switch {
+	case q.kind >= reAcquire:
+		m.hear(s, i)
+	case q.kind == doLookup:
+		m.transact(s, i, false)
+	case q.kind >= doWrite && (m.w.status == core.FenceOnly || q.asked || q.read != 0):
+		if p := m.places.at(s.place); p.shut {
+			return
+		}
+		m.transact(s, i, false)
+		if s.left[dupBudget] > 0 && s.calm == 0 && q.read == 0 && !q.forged {
+			m.transact(s, i, true)
+		}
+	default:
+		m.reach(s, i, q)
+	}
+}
+
+// reach brings a message to each authority process that can take it.
+func (m *machine) reach(s *state, i int, q *message) {
+	for p := range uint8(m.w.processes) {
+		if !m.able(s, p) {
+			continue
+		}
+		m.handle(s, p, i, false)
+		if m.enough() {
+			return
+		}
+		if s.left[dupBudget] > 0 && s.calm == 0 && q.kind < doWrite && !m.w.split {
+			m.handle(s, p, i, true)
+		}
+	}
+}
+
+// operator generates what people do: declare a restored resource.
+func (m *machine) operator(s *state) {
+	place := m.places.at(s.place)
+	if !place.shut {
+		return
+	}
+	for p := range uint8(m.w.processes) {
+		if !m.able(s, p) {
+			continue
+		}
+		st := m.stores.at(s.store[m.procs.at(s.proc[p]).at])
+		declared := *place
+		declared.rec = m.wiring.shut(place.rec, st.rec.NextFence(st.h))
+		declared.shut = false
+		declared.top = m.ghosts.at(s.ghost).n + 1
+		for op, r := range declared.receipts {
+			if !r.known && m.issued(s, uint8(op)) {
+				declared.tombs |= 1 << op
+			}
+		}
+		next := *s
+		next.place = m.places.name(declared)
+		m.emit(s, next, event{kind: evDeclare, who: world0, a: uint16(p)}, "")
+		return
+	}
+}
+
+// issued reports whether an operation id was in use before now.
+func (m *machine) issued(s *state, op uint8) bool {
+	for c := range m.w.clients {
+		if client := m.clients.at(s.client[c]); client.phase != idle &&
+			(m.intent(*client) > op || m.intent(*client) == op && client.open) {
+			return true
+		}
+	}
+	for _, msg := range s.net {
+		if q := m.msgs.at(msg); q.kind == doWrite && q.op == op {
+			return true
+		}
+	}
+	return false
+}
+
+// faults generates what may go wrong beside crashes and messages.
+func (m *machine) faults(s *state) {
+	if m.w.calm != 0 {
+		next := *s
+		next.calm = 1
+		next.left = [budgets]uint8{}
+		m.emit(s, next, event{kind: evCalm, who: world0}, "")
+	}
+	if s.left[revokeBudget] > 0 {
+		m.revoke(s)
+	}
+	if s.left[backupBudget] > 0 {
+		next := *s
+		next.left[backupBudget]--
+		next.backup = s.store[0]
+		m.emit(s, next, event{kind: evBackup, who: world0}, "")
+	}
+	if s.left[restoreBudget] > 0 && s.backup != 0 && !m.w.script {
+		m.restore(s)
+	}
+	if s.left[placeBackupBudget] > 0 {
+		next := *s
+		next.left[placeBackupBudget]--
+		next.kept = s.place
+		m.emit(s, next, event{kind: evPlaceBackup, who: world0}, "")
+	}
+	if s.left[placeRestoreBudget] > 0 && s.left[placeBackupBudget] == 0 {
+		m.restorePlace(s)
+	}
+	if s.left[cloneBudget] > 0 && s.store[1] == 0 && !m.procs.at(s.proc[1]).up && m.procs.at(s.proc[1]).step == 0 {
+		next := *s
+		next.left[cloneBudget]--
+		next.store[1] = s.store[0]
+		next.proc[1] = m.procs.name(procState{id: 1, at: 1})
+		m.emit(s, next, event{kind: evClone, who: world0}, "")
+	}
+	if s.left[forgeBudget] > 0 {
+		m.forge(s)
+	}
+}
+
+// revoke is an operator that has looked at the present tenure and names its fence;
+// the command may arrive later.
+func (m *machine) revoke(s *state) {
+	l := &m.stores.at(s.store[0]).rec.Lease
+	if !open(*l) {
+		return
+	}
+	next := *s
+	next.left[revokeBudget]--
+	m.send(&next, m.msgs.name(message{kind: askRevoke, client: maxClients - 1, fence: l.Fence}))
+	m.emit(s, next, event{kind: evRevoke, who: world0}, "")
+}
+
+// restore puts the authority's backup back. One of the present epoch is restored
+// through the command, which gives the store another identity; an older one may be a
+// raw copy. What was under way at the store is lost with its connection.
+func (m *machine) restore(s *state) {
+	next := *s
+	next.left[restoreBudget]--
+	st := *m.stores.at(s.backup)
+	if mark := m.marks.at(s.witness); st.h.Epoch == mark.w.Current && !m.wiring.blind {
+		st.h.Identity = "restored"
+	}
+	next.store[0] = m.stores.name(&st)
+	for p := range m.w.processes {
+		proc := *m.procs.at(s.proc[p])
+		proc.read, proc.message, proc.waited, proc.revision, proc.watched = 0, 0, 0, 0, 0
+		proc.stood = false
+		if proc.step != 0 {
+			proc = procState{id: proc.id, at: proc.at}
+		}
+		next.proc[p] = m.procs.name(proc)
+	}
+	g := *m.ghosts.at(s.ghost)
+	g.era++
+	next.ghost = m.ghosts.name(g)
+	m.emit(s, next, event{kind: evRestore, who: world0}, "")
+}
+
+// restorePlace puts the resource's backup back. Transactions that were under way are
+// gone; they ask again.
+func (m *machine) restorePlace(s *state) {
+	next := *s
+	next.left[placeRestoreBudget]--
+	now, back := m.places.at(s.place), *m.places.at(s.kept)
+	back.top = now.top
+	back.shut = !m.w.undeclared && !m.wiring.unshut
+	next.place = m.places.name(back)
+	if next.place == s.place {
+		return
+	}
+	net := s.net
+	next.net = [maxNet]uint16{}
+	for _, msg := range net {
+		if msg == 0 {
+			break
+		}
+		q := *m.msgs.at(msg)
+		if q.asked || q.read != 0 {
+			q.asked, q.heard, q.look, q.read = false, core.Heard{}, false, 0
+			msg = m.msgs.name(q)
+		}
+		m.send(&next, msg)
+	}
+	m.emit(s, next, event{kind: evPlaceRestore, who: world0}, "")
+}
+
+// forge sends a grant that the authority never made.
+func (m *machine) forge(s *state) {
+	next := *s
+	next.left[forgeBudget]--
+	fence, _ := lastword.MakeToken(m.w.epoch, m.w.counter+50)
+	m.send(&next, m.msgs.name(message{kind: doWrite, client: maxClients - 1, op: maxIntents - 1, intent: maxIntents - 1, seq: 1, fence: fence, lease: "forged", forged: true}))
+	m.emit(s, next, event{kind: evForge, who: world0}, "")
+}
+
+// time lets one unit go by.
+func (m *machine) time(s *state) {
+	end := m.w.horizon
+	if s.calm != 0 {
+		end = m.w.calm
+	}
+	if s.now >= end {
+		return
+	}
+	next := *s
+	next.now++
+	for p := range m.w.processes {
+		if proc := *m.procs.at(s.proc[p]); proc.up && !proc.aged {
+			proc.aged = true
+			next.proc[p] = m.procs.name(proc)
+		}
+	}
+	for c := range uint8(m.w.clients) {
+		m.setClient(&next, c, m.lapse(s, c, next.now))
+	}
+	m.emit(s, next, event{kind: evTick, who: world0}, "")
+}
+
+// atRest: the faults have stopped and nothing more can happen. Whoever still asks
+// was never granted.
+func (m *machine) atRest(s *state) {
+	for c := range m.w.clients {
+		if m.clients.at(s.client[c]).phase == asking {
+			m.out = append(m.out, successor{*s, event{kind: evCalm, who: world0, extra: 1}, waitingClientStarves})
+			return
+		}
+	}
+}

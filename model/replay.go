@@ -1,0 +1,100 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/lastword/lastword"
+)
+
+// Schedule is one order of events that can be run again: what a counter-example's
+// file holds.
+type Schedule struct {
+	Variant string   `json:"variant"`
+	World   string   `json:"world"`
+	Kind    string   `json:"kind,omitempty"` // that it is expected to end in; "" for none
+	Events  []Event  `json:"events"`
+	Values  []string `json:"values"`
+}
+
+// Schedule is violation v of a run of a variant, to be kept in a file.
+func (v Violation) Schedule(variant string) Schedule {
+	return Schedule{Variant: variant, World: v.World, Kind: v.Kind, Events: v.Events, Values: v.Values}
+}
+
+// ReadSchedule reads the JSON of one [Schedule]. The error is INVALID.
+func ReadSchedule(r io.Reader) (Schedule, error) {
+	var s Schedule
+	d := json.NewDecoder(r)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		return s, &lastword.Error{Code: lastword.CodeInvalid, Op: "replay", Message: "it is no schedule", Err: err}
+	}
+	if len(s.Events) == 0 || len(s.Values) != len(s.Events) {
+		return s, &lastword.Error{
+			Code: lastword.CodeInvalid, Op: "replay",
+			Message: fmt.Sprintf("it has %d events and %d values; want as many values as events, and one at least", len(s.Events), len(s.Values)),
+		}
+	}
+	return s, nil
+}
+
+// Replay runs one schedule and returns it as it went: with the values that were
+// really seen and the violation that it really ended in, "" for none. An event that
+// is not possible where it stands is an error that says what would be (INVALID).
+func Replay(s Schedule) (Schedule, error) {
+	v, ok := variant(s.Variant)
+	w, known := worlds()[s.World]
+	if !known || !ok && s.Variant != "" && s.Variant != None {
+		return s, &lastword.Error{Code: lastword.CodeInvalid, Op: "replay", Message: fmt.Sprintf("no variant %q with a world %q", s.Variant, s.World)}
+	}
+	m := newMachine(v.tuned(w), v.wiring())
+	out := Schedule{Variant: s.Variant, World: s.World}
+	// Two steps may read alike; all that are possible are followed.
+	now := []state{m.initial()}
+	for i, want := range s.Events {
+		next, bad, possible := m.follow(now, want, valueAt(s.Values, i))
+		if len(next) == 0 {
+			return out, &lastword.Error{
+				Code: lastword.CodeInvalid, Op: "replay",
+				Message: fmt.Sprintf("event %d, %q, is not possible there, or leaves another value", i+1, want),
+				Hint:    fmt.Sprintf("possible are %q", possible),
+			}
+		}
+		now, out.Kind = next, bad
+		out.Events, out.Values = append(out.Events, want), append(out.Values, m.value(&next[0]))
+	}
+	return out, nil
+}
+
+func valueAt(values []string, i int) string {
+	if i < len(values) {
+		return values[i]
+	}
+	return ""
+}
+
+// follow takes every step from the states that reads as wanted.
+func (m *machine) follow(from []state, want Event, value string) (next []state, bad kind, possible []string) {
+	for i := range from {
+		for _, step := range slices.Clone(m.successors(&from[i])) {
+			ev := m.describe(&from[i], &step.s, step.ev)
+			text := ev.String()
+			if ev != want || value != "" && m.value(&step.s) != value {
+				if !slices.Contains(possible, text) {
+					possible = append(possible, text)
+				}
+				continue
+			}
+			if step.bad != "" {
+				bad = step.bad
+			}
+			if !slices.Contains(next, step.s) {
+				next = append(next, step.s)
+			}
+		}
+	}
+	return next, bad, possible
+}

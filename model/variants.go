@@ -1,0 +1,408 @@
+package model
+
+import (
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/internal/core"
+)
+
+// Variant is the system with one thing broken. The rules stay as they are; what is
+// broken stands around them, as code around them might have it.
+type Variant struct {
+	Name string
+	// Breaks says in a sentence what is broken.
+	Breaks string
+	// Property is the name of the violation that it must be caught by.
+	Property string
+	// World is where it is looked for.
+	World string
+
+	change func(*wiring)
+	tune   func(*world)
+}
+
+// None is the name of the right system, which is no variant.
+const None = "none"
+
+// Variants are all broken systems, those of R31 first.
+func Variants() []Variant {
+	var all []Variant
+	all = append(all, r31Variants()...)
+	all = append(all, numberVariants()...)
+	all = append(all, timeVariants()...)
+	all = append(all, tenureVariants()...)
+	all = append(all, placeVariants()...)
+	return append(all, holderVariants()...)
+}
+
+func r31Variants() []Variant {
+	return []Variant{
+		{
+			Name: "no-fence", World: "r31", Property: revokedGenerationOverwrite,
+			Breaks: "the resource does not compare: each write finds an empty record",
+			change: func(w *wiring) { w.admit = blank },
+		},
+		{
+			Name: "split-authority", World: "r31", Property: unauthorizedAccept,
+			Breaks: "a number can be drawn apart from a grant, and a client that comes back draws one",
+			change: func(w *wiring) { w.draws, w.verify = true, leaseAlone },
+		},
+		{
+			Name: "rollback-issuer", World: "r31", Property: revokedGenerationOverwrite,
+			Breaks: "a crash puts the issuer back to its backup, nobody notices, and the resource knows a tenure by its number alone",
+			change: func(w *wiring) { w.rollback, w.attempt = true, numberAlone },
+		},
+	}
+}
+
+// blank lets a write meet a record that knows nothing.
+func blank(_ core.FenceRecord, known core.KnownOperation, a core.Attempt) core.Decision {
+	return core.Admit(core.FenceRecord{}, known, a)
+}
+
+// leaseAlone believes a grant and does not compare the number that travels with it.
+func leaseAlone(g *ghost, q message) bool { return !q.forged && g.tenure(q.lease) != 0 }
+
+// numberAlone names a tenure by its fence.
+func numberAlone(a core.Attempt) core.Attempt {
+	a.LeaseID = a.Fence.String()
+	return a
+}
+
+func numberVariants() []Variant {
+	return []Variant{
+		{
+			Name: "regression-guard-fails-open", World: "restores", Property: numberIssuedTwice,
+			Breaks: "a restored store is taken as it is, by who runs and by who starts",
+			change: func(w *wiring) { w.blind, w.planStart = true, goOn },
+		},
+		{
+			Name: "epoch-compared-with-itself", World: "restores", Property: numberIssuedTwice,
+			Breaks: "a process compares the store's epoch with the store's epoch",
+			change: func(w *wiring) {
+				w.compare = func(uint32, core.Header, *core.Witness) core.Drift { return core.Moved }
+			},
+		},
+		{
+			Name: "start-without-witness", World: "restores", Property: numberIssuedTwice,
+			Breaks: "a start takes the store's epoch + 1 and does not ask the witness",
+			change: func(w *wiring) {
+				w.planStart = func(h core.Header, _ *core.Witness) core.Start {
+					mark := core.Witness{Current: h.Epoch, Pending: h.Epoch, Store: h.Identity, Longest: ttl}
+					return core.PlanStart(h, &mark)
+				}
+			},
+		},
+		{
+			Name: "unfinished-start-taken-over", World: "starts", Property: numberIssuedTwice,
+			Breaks: "a start goes on with the epoch that another one has announced",
+			change: func(w *wiring) {
+				w.planStart = func(h core.Header, mark *core.Witness) core.Start {
+					if mark.Starting {
+						return core.Start{Witness: *mark, Epoch: mark.Pending}
+					}
+					return core.PlanStart(h, mark)
+				}
+			},
+		},
+		{
+			Name: "counter-in-the-lease", World: "tenures", Property: fenceNotLarger,
+			Breaks: "the counter is part of the lease and goes with it when it expires",
+			change: func(w *wiring) {
+				w.acquire = func(rec core.Record, req *core.Request, h core.Header, c core.Clock, in core.AcquireInput) (core.Change, core.Answer) {
+					if open(rec.Lease) && !rec.Lease.Live(h, c) {
+						rec.Counter = 0
+					}
+					return core.Acquire(rec, req, h, c, in)
+				}
+			},
+		},
+		{
+			Name: "counter-reset-on-release", World: "tenures", Property: fenceNotLarger,
+			Breaks: "a release deletes the record, the counter with it",
+			change: func(w *wiring) {
+				w.committed = func(_, after core.Record) core.Record {
+					if after.Lease.State == lastword.StateReleased {
+						after.Counter = 0
+					}
+					return after
+				}
+			},
+		},
+		{
+			Name: "number-as-float", World: "r31", Property: revokedGenerationOverwrite,
+			Breaks: "the number passes through a 32-bit float, and the resource knows a tenure by its number alone",
+			change: func(w *wiring) {
+				w.attempt = func(a core.Attempt) core.Attempt {
+					a.Fence = lastword.Token(float32(a.Fence))
+					return numberAlone(a)
+				}
+			},
+			tune: func(w *world) { w.epoch = 1 },
+		},
+		{
+			Name: "fence-re-read", World: "r31", Property: unauthorizedAccept,
+			Breaks: "a client that comes back asks for the present fence and takes it for its own",
+			change: func(w *wiring) { w.draws, w.peeks, w.verify = true, true, leaseAlone },
+		},
+		{
+			Name: "fence-changes-at-renewal", World: "tenures", Property: unauthorizedAccept,
+			Breaks: "a renewal issues a number, and the holder writes under it",
+			change: func(w *wiring) {
+				w.verify, w.reread = leaseAlone, true
+				w.renew = func(rec core.Record, h core.Header, c core.Clock, ref lastword.TenureRef) (core.Change, core.Answer) {
+					change, answer := core.Renew(rec, h, c, ref)
+					if answer.Code == "" {
+						change.Record.Counter++
+						fence, _ := lastword.MakeToken(change.Record.Epoch, change.Record.Counter)
+						change.Record.Lease.Fence, answer.Lease.Fence = fence, fence
+					}
+					return change, answer
+				}
+			},
+		},
+		{
+			Name: "key-from-the-message", World: "operators", Property: unauthorizedAccept,
+			Breaks: "a grant is checked with the key that it brings",
+			change: func(w *wiring) { w.verify = func(*ghost, message) bool { return true } },
+		},
+	}
+}
+
+// goOn starts on whatever is there.
+func goOn(h core.Header, mark *core.Witness) core.Start {
+	plan := core.PlanStart(h, mark)
+	if plan.Code == lastword.CodeFenceRegression {
+		return core.Start{Witness: core.Witness{Current: h.Epoch, Pending: h.Epoch, Longest: ttl, Store: h.Identity}, Epoch: h.Epoch}
+	}
+	return plan
+}
+
+func timeVariants() []Variant {
+	return []Variant{
+		{
+			Name: "ticks-without-the-extra-one", World: "tenures", Property: leaseShortened,
+			Breaks: "a TTL becomes ⌈d / tick⌉ ticks, as if it began with a fresh one",
+			change: func(w *wiring) {
+				w.ticks = func(d, tick core.Span) core.Tick { return core.Ticks(d, tick) - 1 }
+			},
+		},
+		{
+			Name: "deadline-from-a-stale-tick", World: "stale", Property: leaseShortened,
+			Breaks: "the tick that a deadline was computed from is no condition of the write",
+			change: func(w *wiring) {
+				w.holds = func(st *storeState, c conditions) bool {
+					return st.h.Epoch == c.epoch && st.rec.Revision == c.revision
+				}
+			},
+		},
+		{
+			Name: "counter-moved-by-everybody", World: "renewals", Property: leaseShortened,
+			Breaks: "a process adds a tick to the counter whatever it has become meanwhile",
+			change: func(w *wiring) { w.restless = true },
+		},
+		{
+			Name: "watching-the-lease-not-the-record", World: "renewals", Property: leaseShortened,
+			Breaks: "a process goes on watching although the record was renewed",
+			change: func(w *wiring) {
+				w.watch = func(p procState, _ core.Record) core.Span {
+					if p.revision == 0 {
+						return 0
+					}
+					return p.watched
+				}
+			},
+		},
+		{
+			Name: "watching-from-before-the-commit", World: "processes", Property: leaseShortened,
+			Breaks: "the time that a commit took counts as watching of what it wrote",
+			change: func(w *wiring) { w.hasty = true },
+		},
+		{
+			Name: "start-ends-all-tenures", World: "restores", Property: leaseShortened,
+			Breaks: "a start treats the tenures that it finds as over",
+			change: func(w *wiring) {
+				w.started = func(h core.Header) core.Header {
+					h.Floor = h.Epoch
+					return h
+				}
+			},
+		},
+		{
+			Name: "no-wait-after-a-regression", World: "restores", Property: leaseShortened,
+			Breaks: "after an epoch advance the first grant does not wait for lost tenures",
+			change: func(w *wiring) {
+				w.planAdvance = func(h core.Header, mark *core.Witness, found ...uint32) (core.Start, core.Header) {
+					plan, next := core.PlanAdvance(h, mark, found...)
+					next.HoldUntil = 0
+					return plan, next
+				}
+			},
+		},
+		{
+			Name: "deadline-inclusive", World: "tenures", Property: renewedAfterDeadline,
+			Breaks: "at the deadline tick a tenure can still be renewed",
+			change: func(w *wiring) {
+				w.renew = func(rec core.Record, h core.Header, c core.Clock, ref lastword.TenureRef) (core.Change, core.Answer) {
+					if c.Tick == rec.Lease.Deadline {
+						c.Tick--
+						c.Watched = 0
+					}
+					return core.Renew(rec, h, c, ref)
+				}
+			},
+		},
+		{
+			Name: "lapsed-lease-revived-by-a-write", World: "undeclared", Property: renewedAfterDeadline,
+			Breaks: "a write of the holder, and so the question about its status, extends a tenure that has lapsed",
+			change: func(w *wiring) {
+				w.look = func(rec core.Record, h core.Header, c core.Clock) (core.Change, core.Answer) {
+					if !open(rec.Lease) || rec.Lease.Live(h, c) {
+						return core.Look(rec, h, c)
+					}
+					rec.Revision++
+					rec.Lease.Deadline = c.Tick + rec.Lease.Ticks
+					return core.Change{Write: true, Record: rec}, core.Answer{Lease: rec.Lease}
+				}
+			},
+		},
+		{
+			Name: "nobody-moves-the-counter", World: "calm", Property: waitingClientStarves,
+			Breaks: "a crashed holder's tenure never lapses: no process moves the counter or watches",
+			change: func(w *wiring) {
+				w.step = func(_ *storeState, read core.Tick) core.Tick { return read }
+				w.watch = func(procState, core.Record) core.Span { return 0 }
+			},
+		},
+	}
+}
+
+func tenureVariants() []Variant {
+	return []Variant{
+		{
+			Name: "row-count-ignored", World: "processes", Property: twoTenuresHeld,
+			Breaks: "a step of the authority is not conditional on the revision that it read",
+			change: func(w *wiring) {
+				w.holds = func(st *storeState, c conditions) bool {
+					return st.h.Epoch == c.epoch && (!c.onTick || st.h.Tick == c.tick)
+				}
+			},
+		},
+		{
+			Name: "answer-before-durable", World: "processes", Property: holderPastTrust,
+			Breaks: "the reply leaves before the step is committed",
+			change: func(w *wiring) { w.early = true },
+		},
+		{
+			Name: "reentrant-by-owner-name", World: "requests", Property: twoTenuresHeld,
+			Breaks: "an owner that holds is granted again because it has the same name",
+			change: func(w *wiring) {
+				w.acquire = func(rec core.Record, req *core.Request, h core.Header, c core.Clock, in core.AcquireInput) (core.Change, core.Answer) {
+					if req == nil && rec.Lease.Owner == in.Owner {
+						rec.Lease.State = lastword.StateReleased
+					}
+					return core.Acquire(rec, req, h, c, in)
+				}
+			},
+		},
+		{
+			Name: "owner-name-instead-of-tenure", World: "requests", Property: foreignTenureChanged,
+			Breaks: "a release matches by owner name",
+			change: func(w *wiring) {
+				w.release = func(rec core.Record, req *core.Request, h core.Header, c core.Clock, ref lastword.TenureRef) (core.Change, core.Answer) {
+					return core.Release(rec, req, h, c, sameOwner(rec, ref))
+				}
+			},
+		},
+		{
+			Name: "renewal-of-whatever-is-there", World: "renewals", Property: foreignTenureChanged,
+			Breaks: "a renewal names the resource and not its tenure",
+			change: func(w *wiring) {
+				w.renew = func(rec core.Record, h core.Header, c core.Clock, _ lastword.TenureRef) (core.Change, core.Answer) {
+					return core.Renew(rec, h, c, current(rec))
+				}
+			},
+		},
+		{
+			Name: "revoke-by-resource", World: "operators", Property: foreignTenureChanged,
+			Breaks: "an operator's revocation hits whatever tenure it finds",
+			change: func(w *wiring) {
+				w.revoke = func(rec core.Record, h core.Header, c core.Clock, _ lastword.Token) (core.Change, core.Answer) {
+					return core.Revoke(rec, h, c, rec.Lease.Fence)
+				}
+			},
+		},
+		{
+			Name: "renewal-by-upsert", World: "tenures", Property: twoTenuresHeld,
+			Breaks: "a renewal writes the holder's lease whether or not it is still the current one",
+			change: func(w *wiring) { w.renew = upsert },
+		},
+		{
+			Name: "complete-unconditionally", World: "results", Property: lateCompletion,
+			Breaks: "a result is stored although the tenure is over",
+			change: func(w *wiring) {
+				w.complete = func(rec core.Record, req *core.Request, h core.Header, c core.Clock, ref lastword.TenureRef, result []byte) (core.Change, core.Answer) {
+					change, answer := core.Complete(rec, req, h, c, ref, result)
+					if answer.Code == lastword.CodeNotHolder {
+						rec.Revision++
+						rec.Lease.Completed, rec.Lease.Result = true, result
+						return core.Change{Write: true, Record: rec}, core.Answer{}
+					}
+					return change, answer
+				}
+			},
+		},
+		{
+			Name: "request-id-forgotten", World: "requests", Property: requestGrantedTwice,
+			Breaks: "request records go with the tenure, and a late copy is a new request",
+			change: func(w *wiring) {
+				w.known = func(r *core.Request) *core.Request {
+					if r != nil && r.LeaseID != "" && !(r.State == lastword.StateHeld) {
+						return nil
+					}
+					return r
+				}
+			},
+		},
+		{
+			Name: "cancel-leaves-nothing", World: "requests", Property: grantedAfterCancel,
+			Breaks: "the cancellation of a request that has not come yet is not kept",
+			change: func(w *wiring) {
+				w.cancel = func(rec core.Record, req *core.Request, h core.Header, c core.Clock, owner, id string) (core.Change, core.Answer) {
+					change, answer := core.Cancel(rec, req, h, c, owner, id)
+					if req == nil {
+						change.Requests = nil
+					}
+					return change, answer
+				}
+			},
+		},
+	}
+}
+
+func current(rec core.Record) lastword.TenureRef {
+	l := rec.Lease
+	return lastword.TenureRef{Resource: rec.Resource, Owner: l.Owner, RequestID: l.RequestID, LeaseID: l.ID, Fence: l.Fence}
+}
+
+func sameOwner(rec core.Record, ref lastword.TenureRef) lastword.TenureRef {
+	if rec.Lease.Owner == ref.Owner {
+		return current(rec)
+	}
+	return ref
+}
+
+// upsert is a renewal that needs nothing to be there.
+func upsert(rec core.Record, h core.Header, c core.Clock, ref lastword.TenureRef) (core.Change, core.Answer) {
+	change, answer := core.Renew(rec, h, c, ref)
+	if answer.Code == "" {
+		return change, answer
+	}
+	rec.Revision++
+	rec.Lease = core.Lease{
+		ID: ref.LeaseID, Owner: ref.Owner, RequestID: ref.RequestID, Fence: ref.Fence, Root: root, Class: class,
+		PolicyGeneration: 1, TTL: ttl, Ticks: core.Ticks(ttl, tick), Deadline: c.Tick + core.Ticks(ttl, tick),
+		GrantedRevision: rec.Revision, KeyID: "key", State: lastword.StateHeld,
+	}
+	mine := core.Request{Owner: ref.Owner, ID: ref.RequestID, LeaseID: ref.LeaseID, Fence: ref.Fence, State: lastword.StateHeld, Params: core.Params(ttl, root, class)}
+	return core.Change{Write: true, Record: rec, Requests: []core.Request{mine}}, core.Answer{Lease: rec.Lease}
+}

@@ -1,0 +1,113 @@
+package model
+
+import "github.com/lastword/lastword/internal/core"
+
+// Sizes of the largest world.
+const (
+	maxClients   = 3
+	maxProcesses = 2
+	maxAttempts  = 3
+	maxIntents   = 4
+	maxIssues    = 8
+	maxNet       = 10
+	maxTime      = 31
+)
+
+// Time in a world: one unit is one tick of the store's counter, a tenure lasts two.
+const (
+	tick core.Span = 100
+	ttl  core.Span = 200
+)
+
+// world is a bounded cast and what may befall it. Everything that the bounds admit
+// is explored.
+type world struct {
+	name  string
+	about string
+
+	clients, processes int
+	attempts           int  // acquires of one client, each with a request id of its own
+	others             int  // the same for all clients but A; 0: as A
+	plain              bool // all clients but A neither cancel nor repeat an acquire on their own
+	writes             int  // business intents of one client
+	horizon            uint8
+	// calm, if not 0, lets the faults stop in any state; from there on time goes on
+	// to calm, and whoever waits must be granted.
+	calm uint8
+
+	epoch   uint32
+	counter uint64 // of the record at the beginning
+
+	status  core.StatusMode
+	policy  core.Policy
+	seqZero bool // clients leave the number of a write to the record
+
+	split    bool // a process reads and commits in two steps
+	steps    bool // a start is three durable steps
+	clone    bool // the second process may start on a copy of the store
+	pause    bool // a client may be stopped between its own check and its write
+	settler  bool // B settles what A left unknown (R22) instead of writing
+	shared   bool // all clients have the same intents
+	complete bool
+	release  bool
+	script   bool // the prefix of R31
+
+	// overlap says that a copy of the store runs: numbers are promised, tenures are
+	// not (R10, not covered).
+	overlap bool
+
+	renewals, resends                         uint8 // of one tenure, of one attempt
+	crashes, clientCrashes, dups, cancels     uint8
+	starts                                    uint8 // 0: one for each crash and each process that is down
+	revokes, backups, placeBackups, forgeries uint8
+	resubmits                                 uint8
+	undeclared                                bool // a restore of the place is not declared
+}
+
+// tries is how many acquires client c may make.
+func (w *world) tries(c uint8) int {
+	if c > 0 && w.others > 0 {
+		return w.others
+	}
+	return w.attempts
+}
+
+// budget is what is left of the faults.
+type budget uint8
+
+const (
+	crashBudget budget = iota
+	clientCrashBudget
+	dupBudget
+	cancelBudget
+	revokeBudget
+	backupBudget
+	restoreBudget
+	placeBackupBudget
+	placeRestoreBudget
+	forgeBudget
+	cloneBudget
+	startBudget
+	budgets
+)
+
+func (w *world) budgets() [budgets]uint8 {
+	starts := w.starts
+	if starts == 0 {
+		starts = w.crashes + b2u(w.clone || w.steps) + 2*w.backups
+	}
+	return [budgets]uint8{
+		crashBudget: w.crashes, clientCrashBudget: w.clientCrashes, dupBudget: w.dups,
+		cancelBudget: w.cancels, revokeBudget: w.revokes,
+		backupBudget: w.backups, restoreBudget: w.backups,
+		placeBackupBudget: w.placeBackups, placeRestoreBudget: w.placeBackups,
+		forgeBudget: w.forgeries, cloneBudget: b2u(w.clone), startBudget: starts,
+	}
+}
+
+func b2u(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
+}
