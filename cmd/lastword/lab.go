@@ -18,7 +18,7 @@ func (a *app) labCommand() *cobra.Command {
 		Use: "agent", Short: "the inside of an experiment's processes", Args: want(), Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return lab.Agent(cmd.Context(), a.stdin, a.stdout) },
 	}
-	return group("lab", "experiments with real processes", a.takeoverCommand(), a.operationsCommand(), agent)
+	return group("lab", "experiments with real processes", a.takeoverCommand(), a.modelCommand(), a.operationsCommand(), agent)
 }
 
 const takeoverLong = `A acquires a lease and is stopped (SIGSTOP). B takes over at the deadline, writes and
