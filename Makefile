@@ -3,8 +3,8 @@
 SHELL := bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test check fmt generate fuzz bench clean \
-	need-go need-race tools format-check vet lint imports generated unit
+.PHONY: help run build test check fmt generate model fuzz bench clean \
+	need-go need-race need-spin tools format-check vet lint imports generated unit
 
 GO       ?= go
 BIN      := bin/lastword
@@ -81,6 +81,11 @@ unit:
 	@echo '--- tests, all of them'
 	@$(GO) test -timeout 5m ./...
 
+model: build need-spin ## the model at its largest scope, every broken variant, and spin's second opinion
+	$(BIN) lab model --scope large
+	$(BIN) lab model --variant all -o json >bin/variants.json
+	spec/promela/run.sh
+
 fuzz: need-go ## every fuzz target for FUZZTIME (10s) each
 	@set -euo pipefail; \
 	pkgs=$$($(GO) list ./...); \
@@ -124,6 +129,16 @@ need-race:
 		apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
 	else \
 		echo "make test needs$$missing (the race detector is built with a C compiler); as root: apt-get install$$missing" >&2; exit 1; \
+	fi
+
+need-spin:
+	@set -euo pipefail; \
+	command -v spin >/dev/null && command -v gcc >/dev/null && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo '--- installing spin and gcc'; \
+		apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends spin gcc libc6-dev; \
+	else \
+		echo 'make model needs spin and gcc; as root: apt-get install spin gcc libc6-dev' >&2; exit 1; \
 	fi
 
 # Pinned in internal/tools/go.mod; rebuilt when a pin, or the Go that built them,
