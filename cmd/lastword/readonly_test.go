@@ -25,10 +25,8 @@ func nobody(t *testing.T, dir string, args ...string) outcome {
 	cmd.Dir = dir
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		if _, ended := err.(*exec.ExitError); !ended {
-			t.Fatal(err)
-		}
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		t.Fatal(err)
 	}
 	return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
@@ -37,16 +35,9 @@ func nobody(t *testing.T, dir string, args ...string) outcome {
 // in it.
 func readableToAll(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "lastword-readonly-") // below a directory of root nobody gets to t.TempDir
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = os.Chmod(dir, 0o755)
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	dir := t.TempDir()
+	chmod(t, filepath.Dir(dir), 0o755) // the one above is its owner's alone
+	t.Cleanup(func() { _ = os.Chmod(dir, 0o755) })
 	self, err := exec.LookPath("lastword")
 	if err != nil {
 		t.Fatal(err)
