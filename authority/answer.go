@@ -69,8 +69,8 @@ func (a *Authority) held(res result) error {
 	e.Holder, e.Fence = lease.Owner, lease.Fence
 	e.Remaining = a.remaining(res, lease)
 	e.Message = "held by " + lease.Owner + " with fence " + lease.Fence.Text()
-	if e.Remaining > 0 {
-		e.Message += " for another " + e.Remaining.Round(time.Millisecond).String()
+	if rest := e.Remaining.Round(time.Millisecond); rest > 0 {
+		e.Message += " for another " + rest.String()
 	}
 	return e
 }

@@ -38,6 +38,7 @@ package authority
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/lastword/lastword"
@@ -175,6 +176,10 @@ func (a *Authority) Complete(ctx context.Context, ref lastword.TenureRef, result
 	_, err := a.step(ctx, "complete", ref, func(rec core.Record, req *core.Request, h core.Header, c core.Clock) (core.Change, core.Answer) {
 		return core.Complete(rec, req, h, c, ref, result)
 	})
+	var e *lastword.Error
+	if errors.As(err, &e) && e.Code == lastword.CodeRequestConflict {
+		e.Message, e.Hint = "this tenure has completed with another result", "the first one stands"
+	}
 	return err
 }
 

@@ -96,7 +96,7 @@ func (m *machine) holderSteps(s *state, c uint8, client *clientState) {
 		m.step(s, c, evComplete, m.complete)
 		return
 	}
-	if m.w.release && !(m.w.settler && c == 1) {
+	if m.w.release && (!m.w.settler || c != 1) {
 		m.step(s, c, evRelease, m.release)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	_ "modernc.org/sqlite" // the driver of both SQLite back ends
+
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
 	"github.com/lastword/lastword/fence/memfence"
@@ -20,7 +22,6 @@ import (
 	"github.com/lastword/lastword/store"
 	"github.com/lastword/lastword/store/memstore"
 	"github.com/lastword/lastword/store/sqlstore"
-	_ "modernc.org/sqlite" // the driver of both SQLite back ends
 )
 
 // Traces of the model, chosen at random, are driven through a real store and a real
@@ -63,7 +64,7 @@ func traces(n int) int {
 // not what is tested here.
 func fastDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "lastword-model-")
+	dir, err := os.MkdirTemp("/dev/shm", "lastword-model-") //nolint:usetesting // memory, not the disk
 	if err != nil {
 		return t.TempDir()
 	}

@@ -54,11 +54,9 @@ func (d *drawing) event(n int, e Event, value string) {
 	for k, line := range wrap(e.Text, d.cell-1) {
 		cells := make([]string, len(d.columns))
 		for c, name := range d.columns {
-			switch {
-			case name == e.Actor:
+			cells[c] = "│"
+			if name == e.Actor {
 				cells[c] = line
-			default:
-				cells[c] = "│"
 			}
 		}
 		if k == 0 {

@@ -9,7 +9,7 @@ import (
 func (m *machine) awaits(c *clientState, q *message) bool {
 	switch q.kind {
 	case reAcquire:
-		return c.phase == asking && c.attempt == q.attempt && !(c.refused && q.code == string(lastword.CodeHeld))
+		return c.phase == asking && c.attempt == q.attempt && (!c.refused || q.code != string(lastword.CodeHeld))
 	case reRenew:
 		return c.phase == holding && c.lease == q.lease && c.trust.Open && c.trust.Sent == span(q.sent)
 	case reComplete:

@@ -201,7 +201,6 @@ type placeState struct {
 	effects [maxIntents]uint8 // by intent
 	top     uint8             // newest generation that it has accepted, from 1
 	shut    bool              // restored and not yet declared
-	asked   bool
 }
 
 type receipt struct {
@@ -292,7 +291,7 @@ type message struct {
 type messageKind uint8
 
 const (
-	noMessage messageKind = iota
+	_ messageKind = iota // none
 	// To an authority process.
 	askAcquire
 	askRenew

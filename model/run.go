@@ -203,7 +203,7 @@ func (r *run) all(ctx context.Context) error {
 
 func (r *run) world(ctx context.Context, i int) error {
 	if ctx.Err() != nil {
-		return nil // why is known already
+		return nil //nolint:nilerr // why is known already
 	}
 	w := r.cast[i]
 	e := newExplorer(newMachine(w, r.v.wiring()))

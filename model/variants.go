@@ -356,7 +356,7 @@ func tenureVariants() []Variant {
 			Breaks: "request records go with the tenure, and a late copy is a new request",
 			change: func(w *wiring) {
 				w.known = func(r *core.Request) *core.Request {
-					if r != nil && r.LeaseID != "" && !(r.State == lastword.StateHeld) {
+					if r != nil && r.LeaseID != "" && r.State != lastword.StateHeld {
 						return nil
 					}
 					return r
