@@ -49,3 +49,16 @@ func answerOf(err error) answer {
 func tenureGone(err error) bool {
 	return errors.Is(err, lastword.ErrNotHolder) || errors.Is(err, lastword.ErrTenureEnded) || errors.Is(err, lastword.ErrCanceled)
 }
+
+// howGone is how the tenure that err says is gone has ended, "" if err does not say.
+func howGone(err error, ref lastword.TenureRef) lastword.State {
+	var e *lastword.Error
+	switch {
+	case !errors.As(err, &e):
+	case e.Code == lastword.CodeCanceled:
+		return lastword.StateCanceled
+	case e.Ended.LeaseID == ref.LeaseID:
+		return e.Ended.State
+	}
+	return ""
+}

@@ -239,17 +239,37 @@ func TestTheGrantedTTLIsWhatCounts(t *testing.T) { // R8, R25
 	})
 }
 
-func TestMaxHoldEndsTheLeaseAndReleasesIt(t *testing.T) { // R28, KF-11(d)
+func TestMaxHoldEndsTheLeaseAndItsHandleGivesItBack(t *testing.T) { // R28, KF-11(d)
 	inBubble(t, func(t *testing.T, w *world) {
 		start := time.Now()
-		l := w.lease(w.client(client.Config{}), client.AcquireOptions{TTL: 3 * time.Second, MaxHold: 10 * time.Second})
+		c := w.client(client.Config{})
+		o := client.AcquireOptions{TTL: 3 * time.Second, MaxHold: 10 * time.Second}
+		l := w.lease(c, o)
 		if got := wantEnd(t, l, client.ErrMaxHold).Sub(start); got != 10*time.Second {
 			t.Errorf("ended after %s", got)
 		}
 		wantState(t, l, lastword.HolderExpired)
 		synctest.Wait()
-		if f := w.held(doc); f != 0 {
-			t.Errorf("fence %s is still held at the authority", f)
+		if w.held(doc) != 1 {
+			t.Error("released although nobody said that the work has stopped (KF-14)")
+		}
+		wantIs(t, l.Close(), lastword.ErrNotHolder, client.ErrMaxHold)
+		if w.held(doc) != 0 {
+			t.Error("not given back although the work has stopped")
+		}
+		n := w.count("renew")
+		forgotten := w.lease(c, o) // nobody closes this one
+		<-forgotten.Context().Done()
+		time.Sleep(3 * time.Second)
+		if w.held(doc) != 0 {
+			t.Error("a forgotten lease did not lapse within a TTL")
+		}
+		if got := w.count("renew") - n; got > 10 {
+			t.Errorf("%d renewals", got)
+		}
+		wantIs(t, forgotten.Close(), client.ErrMaxHold)
+		if got := w.count("release"); got != 1 {
+			t.Errorf("%d releases; one that can not be in time must not be sent", got)
 		}
 	})
 }

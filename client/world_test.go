@@ -49,6 +49,9 @@ func (w *world) client(cfg client.Config) *client.Client {
 		start := time.Now()
 		cfg.Elapsed = func() time.Duration { return time.Since(start) }
 	}
+	if cfg.Jitter == nil {
+		cfg.Jitter = func() float64 { return 0 }
+	}
 	c, err := client.New(w.fake, cfg)
 	if err != nil {
 		w.t.Fatal(err)
