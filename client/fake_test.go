@@ -193,7 +193,7 @@ func (f *fake) tryAcquire(r lastword.AcquireRequest) (lastword.Tenure, error) {
 	}
 	f.fences[r.Resource]++
 	ttl := r.TTL
-	if f.ttl > 0 {
+	if f.ttl != 0 {
 		ttl = f.ttl
 	}
 	fence := f.fences[r.Resource]
