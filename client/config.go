@@ -50,8 +50,8 @@ type Config struct {
 	// Margin is the least part of a TTL that is never trusted, 1 ms to 10 s.
 	// Default 20 ms.
 	Margin time.Duration
-	// CallTimeout bounds one call to the authority where a sixth of the TTL is
-	// longer. 1 ms and more; 0 means a sixth of the TTL. The queueing of an
+	// CallTimeout bounds one call to the authority, a renewal or a question above
+	// all, where a sixth of the TTL is longer. 1 ms and more; 0 means a sixth of the TTL. The queueing of an
 	// acquire comes on top.
 	CallTimeout time.Duration
 	// CleanupTimeout bounds what is done after the caller's context has ended, or

@@ -128,12 +128,12 @@ func TestWorkThatOverrunsTheDrainLosesTheLeaseUnreleased(t *testing.T) { // R28,
 				stopped := time.Now()
 				told := make(chan error, 1)
 				go func() { told <- stop(c, l, cancel) }()
-				time.Sleep(5*time.Second - 1)
+				time.Sleep(5*time.Second - time.Millisecond)
 				synctest.Wait()
 				if !l.State().Admits() {
 					t.Errorf("state inside the drain: %s", l.State())
 				}
-				time.Sleep(1)
+				time.Sleep(time.Millisecond)
 				synctest.Wait()
 				wantState(t, l, lastword.HolderExpired)
 				if w.held(doc) != 1 || w.count("release") != 0 {

@@ -242,9 +242,9 @@ func TestALateAnswerToAQuestionTakesNothingBack(t *testing.T) { // R9, R26
 func TestAnAnswerAboutAnotherTenureIsNone(t *testing.T) { // R5, R26
 	inBubble(t, func(t *testing.T, w *world) {
 		l := w.lease(w.client(client.Config{}), client.AcquireOptions{})
-		w.fake.mu.Lock()
+		w.mu.Lock()
 		w.leases[doc].answerAs = 2 // the fence changes at the renewal
-		w.fake.mu.Unlock()
+		w.mu.Unlock()
 		w.suffer(only("status", 99, fault{loseRequest: true}))
 		wantEnd(t, l, client.ErrUnknownTooLong)
 		if l.Fence() != 1 {

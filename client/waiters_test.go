@@ -177,13 +177,13 @@ func TestEveryLiveWaiterIsGrantedInItsTurn(t *testing.T) { // R3, KF-40(b)
 		for i := range waiters {
 			time.Sleep(time.Millisecond) // an order to come in
 			owner := fmt.Sprintf("waiter-%02d", i)
-			switch {
-			case i%20 == 5: // killed: what is granted to it is heard by nobody
+			switch i % 20 {
+			case 5: // killed: what is granted to it is heard by nobody
 				go func() {
 					_, _ = d.Acquire(context.WithoutCancel(ctx), lastword.AcquireRequest{Resource: doc, Owner: owner, RequestID: owner, TTL: ttl, Wait: time.Hour})
 				}()
 				continue
-			case i%20 == 7:
+			case 7:
 				stopped = append(stopped, &paused{Authority: d})
 				c := at(stopped[len(stopped)-1], owner)
 				wg.Go(func() {

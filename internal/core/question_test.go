@@ -258,7 +258,7 @@ func randomStep(r *rand.Rand, t core.Trust, now int64) core.Trust {
 func TestLookingOftenerGivesNothingElse(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 2))
-	for range 3000 {
+	for range 1000 {
 		h := core.NewTrust(core.TrustGrant{TTL: 30 * sec, Remaining: 30 * sec, Bound: holderBound, MaxHold: r.Int64N(3) * 50 * sec, Early: r.Int64N(1000)}, 0)
 		now := int64(0)
 		for range 60 {
@@ -372,7 +372,7 @@ func TestQuestionsNeverStretchTrust(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 3))
 	returned := 0
-	for range 3000 {
+	for range 1000 {
 		ttl := 100*msec + r.Int64N(60*sec)
 		w := &oneTenure{r: r, ttl: ttl, deadline: ttl, slow: r.Int64N(10_000)}
 		w.trust = core.NewTrust(core.TrustGrant{TTL: ttl, Remaining: ttl, Bound: holderBound, Early: r.Int64N(1000)}, 0)
