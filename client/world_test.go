@@ -101,7 +101,11 @@ func wantNot(t *testing.T, err error, targets ...error) {
 // wantEnd waits for the end of the lease's context and says when it was.
 func wantEnd(t *testing.T, l *client.Lease, cause error) time.Time {
 	t.Helper()
-	<-l.Context().Done()
+	select {
+	case <-l.Context().Done():
+	case <-time.After(time.Hour):
+		t.Fatalf("the lease has not ended within an hour, want %v", cause)
+	}
 	wantIs(t, context.Cause(l.Context()), cause)
 	return time.Now()
 }
