@@ -40,7 +40,8 @@ type Lease struct {
 	completed *lastword.Digest // of the accepted result
 
 	releasing chan struct{} // holds one token; who has it may send the release
-	answered  bool          // the release has a definite answer,
+	sent      bool          // a release was sent
+	answered  bool          // it has a definite answer,
 	answer    error         // namely this one
 }
 

@@ -25,7 +25,8 @@ import (
 // ended otherwise; an EXPIRED lease stays EXPIRED and nothing is sent, except that a
 // lease which reached its longest hold ([ErrMaxHold]) is given back early.
 // [lastword.ErrUnknownOutcome]: there was no answer; the lease lapses by itself,
-// and Release may be called again.
+// and Release may be called again. With a ctx that has ended nothing is sent: trust
+// ends, the lease is left to lapse, and the error is [lastword.ErrUnavailable].
 func (l *Lease) Release(ctx context.Context) error {
 	if ctx.Value(leaseKey{l}) != nil {
 		if l.working() {
@@ -139,13 +140,23 @@ func (l *Lease) working() bool {
 func (l *Lease) sendRelease(ctx context.Context) error {
 	select {
 	case l.releasing <- struct{}{}:
-		defer func() { <-l.releasing }()
-	case <-ctx.Done():
-		return l.unknown("release", ctx.Err()) // another call is sending it
+	default:
+		select {
+		case l.releasing <- struct{}{}:
+		case <-ctx.Done():
+			return l.unknown("release", ctx.Err()) // another call is sending it
+		}
 	}
-	if l.answered {
+	defer func() { <-l.releasing }()
+	switch err := ctx.Err(); {
+	case l.answered:
 		return l.answer
+	case err != nil && l.sent:
+		return l.unknown("release", err)
+	case err != nil:
+		return l.notReleased("nothing was sent; the lease lapses by itself", err)
 	}
+	l.sent = true
 	// Past the deadline the tenure is over whether the release arrives or not.
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(l.step(core.Trust.At).Until-l.c.now()))
 	defer cancel()

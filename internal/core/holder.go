@@ -79,13 +79,14 @@ type TrustGrant struct {
 	Call      int64 // time-out of one renewal; 0 is TrustCall of the TTL
 	MaxHold   int64 // 0 is no limit
 	// Early spreads the renewals of tenures that began together: thousandths of a
-	// twelfth of the TTL, 0 to 999, by which each renewal is sent before its time.
+	// twelfth of the TTL, 0 to 999, by which the first renewal is sent before its
+	// time. The later ones count from there.
 	Early int64
 }
 
 // TrustRenew is the interval of renewals, TrustCall the time-out of one, and
 // TrustRetry the longest pause after one without a clear answer. A call and the
-// pause together are shorter than the interval, also than one that is spread (R26).
+// pause together are shorter than the interval (R26).
 func TrustRenew(ttl int64) int64 { return ttl / 3 }
 
 // TrustCall is described at TrustRenew.
@@ -294,9 +295,12 @@ func (t Trust) until(base, remaining int64) int64 {
 }
 
 func (t Trust) held(base, now int64) Trust {
+	t.Due = base + TrustRenew(t.TTL)
+	if t.State == lastword.HolderRequested {
+		t.Due -= TrustRetry(t.TTL) / 1000 * t.Early
+	}
 	t.State, t.Open = lastword.HolderHeld, false
 	t.Known = max(t.Known, base)
-	t.Due = base + TrustRenew(t.TTL) - TrustRetry(t.TTL)/1000*t.Early
 	if t.MaxHold > 0 && t.Limit == 0 {
 		t.Limit = now + t.MaxHold
 	}

@@ -215,18 +215,17 @@ func TestRenewalsThatBeganTogetherAreSpread(t *testing.T) { // R26
 	g := grantAt(0, 30*sec)
 	for early, want := range map[int64]int64{0: 10 * sec, 500: 10*sec - 1250*msec, 999: 10*sec - 2497500*1000, 5000: 10*sec - 2497500*1000, -1: 10 * sec} {
 		g.Early = early
-		if got := core.NewTrust(g, 0).Due; got != want {
-			t.Errorf("early %d: due at %d, want %d", early, got, want)
+		h := core.NewTrust(g, 0)
+		if h.Due != want {
+			t.Errorf("early %d: due at %d, want %d", early, h.Due, want)
 		}
-	}
-	for _, ttl := range []int64{100 * msec, sec, 30 * sec, 24 * 3600 * sec} {
-		if interval := core.TrustRenew(ttl) - core.TrustRetry(ttl)/1000*999; core.TrustCall(ttl)+core.TrustRetry(ttl) > interval {
-			t.Errorf("ttl %d: a call and a pause do not fit into the interval", ttl)
+		if next := h.Ask(want).Renewed(30*sec, 30*sec, want+sec).Due; next != want+10*sec {
+			t.Errorf("early %d: the second one is due at %d, want an interval after the first", early, next)
 		}
 	}
 }
 
-// looks is a schedule of steps whose times grow; each step is one transition.
+// randomStep is one transition at now.
 func randomStep(r *rand.Rand, t core.Trust, now int64) core.Trust {
 	switch r.IntN(8) {
 	case 0, 1:
