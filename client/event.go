@@ -46,7 +46,6 @@ const maxEvents = 64
 type outbox struct {
 	events  []Event
 	telling bool // a goroutine is at it; it ends with the last event
-	dropped int
 }
 
 // noteLocked queues an event. Nobody is called here: a log handler or a receiver
@@ -58,13 +57,11 @@ func (l *Lease) noteLocked(e Event) {
 	e.Resource, e.Fence, e.LeaseID = l.tenure.Resource, l.tenure.Fence, l.tenure.LeaseID
 	o := &l.outbox
 	if len(o.events) == maxEvents {
-		o.dropped += 1 + o.events[0].Dropped
+		dropped := 1 + o.events[0].Dropped
 		o.events = append(o.events[:0], o.events[1:]...)
+		o.events[0].Dropped += dropped
 	}
 	o.events = append(o.events, e)
-	if o.dropped > 0 {
-		o.events[0].Dropped, o.dropped = o.events[0].Dropped+o.dropped, 0
-	}
 	if !o.telling {
 		o.telling = true
 		l.c.telling.Add(1)
@@ -75,10 +72,18 @@ func (l *Lease) noteLocked(e Event) {
 // tellAll tells what is queued, in order. Each lease has its own, so that the
 // receiver of one which blocks keeps no other from being told.
 func (l *Lease) tellAll() {
-	defer l.c.telling.Done()
+	through := false
+	defer func() {
+		if through {
+			l.c.telling.Done()
+		} else {
+			go l.tellAll() // a receiver ended the goroutine
+		}
+	}()
 	for {
 		e, ok := l.nextEvent()
 		if !ok {
+			through = true
 			return
 		}
 		l.guarded(func() { l.log(e) })

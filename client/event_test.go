@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,14 +75,17 @@ func TestAReceiverThatIsTooSlowLosesTheOldestAndIsTold(t *testing.T) { // KF-15
 }
 
 func TestAReceiverThatPanicsOrBlocksHarmsNobody(t *testing.T) { // R28, KF-15
-	for _, trouble := range []string{"panic", "block", "panicking log", "blocking log"} {
+	for _, trouble := range []string{"panic", "block", "exit", "panicking log", "blocking log"} {
 		t.Run(trouble, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				gate := make(chan struct{})
 				var told, ended atomic.Int32
 				misbehave := func() {
-					if strings.HasPrefix(trouble, "panic") {
+					switch {
+					case strings.HasPrefix(trouble, "panic"):
 						panic("a receiver's own trouble")
+					case trouble == "exit":
+						runtime.Goexit()
 					}
 					<-gate
 				}
@@ -133,6 +137,11 @@ func TestAReceiverThatPanicsOrBlocksHarmsNobody(t *testing.T) { // R28, KF-15
 					t.Errorf("Close took %s", got)
 				}
 				close(gate)
+				synctest.Wait()
+				// 50 leases, 5 renewals answered and one more sent, and the end.
+				if n := told.Load(); n < 50*13 {
+					t.Errorf("%d events were told in the end", n)
+				}
 			})
 		})
 	}
