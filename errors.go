@@ -98,7 +98,7 @@ type Error struct {
 	Fence     Token         // HELD: its fence; of a resource's refusal: the highest fence stored there
 	Remaining time.Duration // HELD: what is left of it, a lower bound
 	Waiters   int           // HELD: how many wait already
-	Ended     Ending        // TENURE_ENDED: how
+	Ended     Ending        // TENURE_ENDED, and NOT_HOLDER where it is known: how
 
 	Err error // the cause, if there is one
 }

@@ -174,3 +174,12 @@ func shown(holder lastword.TenureRef, q lastword.StatusQuery) lastword.TenureRef
 	holder.LeaseID, holder.RequestID = "", ""
 	return holder
 }
+
+// told adds to NOT_HOLDER how the named tenure ended, as long as that is known.
+func told(err error, res result, ref lastword.TenureRef) error {
+	var e *lastword.Error
+	if errors.As(err, &e) && e.Code == lastword.CodeNotHolder {
+		_, e.Ended = core.Asked(res.record, res.request, ref.LeaseID)
+	}
+	return err
+}

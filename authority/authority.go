@@ -231,7 +231,7 @@ func (a *Authority) step(ctx context.Context, op string, ref lastword.TenureRef,
 	c.decide = decide
 	res, err := a.loop.submit(ctx, c, 0)
 	if err == nil {
-		err = a.refusal(res)
+		err = told(a.refusal(res), res, ref)
 	}
 	return res, named(err, op, ref.Resource)
 }

@@ -307,6 +307,10 @@ func TestR7ARevokeNamesItsFence(t *testing.T) {
 		}
 		_, err := a.Renew(t.Context(), first.TenureRef)
 		wantCode(t, err, lastword.ErrNotHolder)
+		var e *lastword.Error
+		if !errors.As(err, &e) || e.Ended.State != lastword.StateRevoked || e.Ended.Fence != first.Fence {
+			t.Fatalf("the refusal tells %+v, not that the tenure was revoked", e.Ended)
+		}
 		if next := mustAcquire(t, a, request("c", "1", time.Second)); next.Fence != 2 || next.Previous.State != lastword.StateRevoked {
 			t.Fatalf("got %+v", next)
 		}
