@@ -157,7 +157,7 @@ func leaveToLapse(l *client.Lease) {
 func (r *run) lost(cause error) error {
 	e := &lastword.Error{
 		Code: lastword.CodeNotHolder, Op: op, Resource: r.o.Resource, Message: "the command was ended",
-		Err: client.ErrExpired, Hint: "the authority could not be reached for too long",
+		Err: client.ErrExpired, Hint: "no renewal was answered in time: the authority was not reached, or this process was stopped",
 	}
 	switch {
 	case errors.Is(cause, client.ErrRefused):
@@ -167,7 +167,7 @@ func (r *run) lost(cause error) error {
 	case errors.Is(cause, client.ErrReleased):
 		e.Err, e.Hint = client.ErrReleased, "the client was closed"
 	case cause == nil:
-		e.Message = "the command was ended, because no renewal was answered"
+		e.Message = "the command was ended before the lease expired"
 	}
 	return e
 }
