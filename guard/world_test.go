@@ -199,6 +199,7 @@ type streams struct {
 	in       io.Reader
 	out, err *os.File
 	via      []string // a command that starts the wrapper
+	change   func(*exec.Cmd)
 }
 
 // wrap starts a wrapper. Its command finds the roles of this program as $SELF.
@@ -221,6 +222,9 @@ func (w *world) wrap(o wrapping, s streams) *wrapperProcess {
 	}
 	if s.err != nil {
 		p.cmd.Stderr = s.err
+	}
+	if s.change != nil {
+		s.change(p.cmd)
 	}
 	p.cmd.WaitDelay = 100 * time.Millisecond // stderr may be in the hands of a grandchild
 	check(w.t, p.cmd.Start())
