@@ -236,10 +236,10 @@ func TestTheCommandFindsItsLeaseInTheEnvironmentAndInAFile(t *testing.T) {
 func TestAGrantFileThatIsRemovedOrChangedComesBack(t *testing.T) {
 	w := newWorld(t)
 	p := w.wrap(wrapping{TTL: time.Second, Command: []string{"sh", "-c", `set -e
-		f="$LASTWORD_GRANT_FILE"; cp "$f" copy.$$; trap 'rm copy.$$' EXIT
-		rm "$f"; until [ -e "$f" ]; do sleep 0.02; done; cmp "$f" copy.$$
-		: > "$f"; until [ -s "$f" ]; do sleep 0.02; done; cmp "$f" copy.$$
-		[ "$(stat -c %a "$f")" = 600 ]`}}, streams{})
+		f="$LASTWORD_GRANT_FILE"; cp "$f" "$0"
+		rm "$f"; until [ -e "$f" ]; do sleep 0.02; done; cmp "$f" "$0"
+		: > "$f"; until [ -s "$f" ]; do sleep 0.02; done; cmp "$f" "$0"
+		[ "$(stat -c %a "$f")" = 600 ]`, filepath.Join(t.TempDir(), "copy")}}, streams{})
 	p.wantCode(0)
 	w.wantNothingLeft()
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // stubborn is a worker whose group does not end by SIGTERM.
-const stubborn = `trap "" TERM; GUARD_TEST_ROLE=worker "$SELF" & echo $! $$ end > "$0"; while :; do sleep 1; done`
+const stubborn = `trap "" TERM; GUARD_TEST_STUBBORN=1 GUARD_TEST_ROLE=worker "$SELF" & echo $! $$ end > "$0"; while :; do sleep 1; done`
 
 func TestARenewalWithoutAnAnswerEndsTheGroupByTheLocalDeadline(t *testing.T) { // KF-10 (3)
 	w := newWorld(t)

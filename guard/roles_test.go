@@ -114,8 +114,12 @@ func (d deskLine) tell(n note) string {
 	return answer
 }
 
-// worker makes a write every 50 ms, for ever, with what the grant file says.
+// worker makes a write every 50 ms, for ever, with what the grant file says. A stubborn one
+// does not end by SIGTERM.
 func worker() int {
+	if os.Getenv("GUARD_TEST_STUBBORN") != "" {
+		signal.Ignore(syscall.SIGTERM)
+	}
 	d := dialDesk()
 	for i := 0; ; i++ {
 		b, err := os.ReadFile(os.Getenv("LASTWORD_GRANT_FILE"))

@@ -176,7 +176,7 @@ func TestAWrapperThatWasStoppedPastItsTTLEndsTheCommand(t *testing.T) { // KF-30
 
 func TestACommandThatWasStoppedTooIsEndedBeforeItCanWrite(t *testing.T) { // KF-30
 	w := newWorld(t)
-	argv, pids := treeOf(t, "sleep 300", `env GUARD_TEST_ROLE=worker "$SELF"`)
+	argv, pids := treeOf(t, "sleep 300", `env GUARD_TEST_STUBBORN=1 GUARD_TEST_ROLE=worker "$SELF"`)
 	p := w.wrap(wrapping{TTL: 1500 * time.Millisecond, Command: argv}, streams{})
 	n := w.desk.wait(t, "a first write", applied)
 	p.stop()
