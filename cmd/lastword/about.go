@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lastword/lastword/grant"
+	"github.com/lastword/lastword/internal/grantfile"
 )
 
 func (a *app) versionCommand() *cobra.Command {
@@ -140,9 +141,9 @@ func seconds(d time.Duration) string {
 
 // anyGrant reads a grant file, or a grant alone.
 func (a *app) anyGrant(path string) (grant.Unverified, error) {
-	read := func() ([]byte, error) { return readSmall(path, maxGrantFile) }
+	read := func() ([]byte, error) { return readSmall(path, grantfile.MaxBytes) }
 	if path == "-" {
-		read = func() ([]byte, error) { return limited(a.stdin, maxGrantFile) }
+		read = func() ([]byte, error) { return limited(a.stdin, grantfile.MaxBytes) }
 	}
 	b, err := read()
 	if err != nil {
@@ -150,8 +151,8 @@ func (a *app) anyGrant(path string) (grant.Unverified, error) {
 	}
 	text := bytes.TrimSpace(b)
 	if len(text) == 0 || text[0] == '{' {
-		f, err := parseGrantFile(b)
-		return f.claims, err
+		f, err := grantfile.Parse(b)
+		return f.Claims(), err
 	}
 	g, err := grant.Inspect(string(text))
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/client"
+	"github.com/lastword/lastword/internal/grantfile"
 	"github.com/lastword/lastword/rpc"
 )
 
@@ -92,7 +93,7 @@ func (q *acquisition) run(ctx context.Context) error {
 		return err
 	}
 	if file != nil {
-		if err := file.commit(newGrantFile(t)); err != nil {
+		if err := file.commit(grantfile.New(t.TenureRef, t.Grant)); err != nil {
 			return q.unusable(ctx, err)
 		}
 	}

@@ -114,6 +114,9 @@ func codeExit(c lastword.Code) int {
 // report prints what went wrong and returns the exit code.
 func (a *app) report(cmd *cobra.Command, err error) int {
 	code := exitCode(err)
+	if _, ok := cmd.Annotations[exitsLikeExec]; ok {
+		code = execExit(err)
+	}
 	if _, quiet := errors.AsType[quietly](err); err == nil || quiet {
 		return code
 	}

@@ -120,7 +120,7 @@ func (p *application) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer done()
-	receipt, err := p.apply(ctx, path, cfg, f.Grant)
+	receipt, err := p.apply(ctx, path, cfg, f.Grant())
 	if err != nil {
 		return p.refused(err)
 	}

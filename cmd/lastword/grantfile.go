@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,164 +11,8 @@ import (
 	"syscall"
 
 	"github.com/lastword/lastword"
-	"github.com/lastword/lastword/grant"
+	"github.com/lastword/lastword/internal/grantfile"
 )
-
-// maxGrantFile bounds what is read of a file that may be anything.
-const maxGrantFile = 64 << 10
-
-// grantFile is what acquire leaves for the commands that follow it: the grant and the
-// names that renew, release and complete have to match. docs/cli.md has the schema.
-type grantFile struct {
-	Version   int              `json:"version"`
-	Resource  string           `json:"resource"`
-	Owner     string           `json:"owner"`
-	RequestID string           `json:"request_id"`
-	LeaseID   string           `json:"lease_id"`
-	Fence     json.Number      `json:"fence"` // a string in what we write
-	Grant     string           `json:"grant"`
-	claims    grant.Unverified // of Grant; believed by nobody
-}
-
-func newGrantFile(t lastword.Tenure) grantFile {
-	return grantFile{
-		Version: 1, Resource: string(t.Resource), Owner: t.Owner, RequestID: t.RequestID,
-		LeaseID: t.LeaseID, Fence: json.Number(t.Fence.String()), Grant: t.Grant,
-	}
-}
-
-func (f grantFile) marshal() ([]byte, error) {
-	type text struct {
-		Version   int    `json:"version"`
-		Resource  string `json:"resource"`
-		Owner     string `json:"owner"`
-		RequestID string `json:"request_id"`
-		LeaseID   string `json:"lease_id"`
-		Fence     string `json:"fence"`
-		Grant     string `json:"grant"`
-	}
-	b, err := json.MarshalIndent(text{f.Version, f.Resource, f.Owner, f.RequestID, f.LeaseID, string(f.Fence), f.Grant}, "", "  ")
-	return append(b, '\n'), err
-}
-
-// ref is the tenure that the file names. The authority decides whether it is one.
-func (f grantFile) ref() lastword.TenureRef {
-	c := f.claims.Claims
-	return lastword.TenureRef{Resource: c.Resource, Owner: c.Owner, RequestID: c.RequestID, LeaseID: c.LeaseID, Fence: c.Fence}
-}
-
-// parseGrantFile is strict: every member once, nothing else, and nothing that differs
-// from what the grant itself says. Errors never repeat the grant.
-func parseGrantFile(b []byte) (grantFile, error) {
-	var f grantFile
-	if len(bytes.TrimSpace(b)) == 0 {
-		return f, errors.New("it is empty")
-	}
-	if len(b) > maxGrantFile {
-		return f, fmt.Errorf("it has more than %d bytes", maxGrantFile)
-	}
-	if err := f.decode(b); err != nil {
-		return grantFile{}, err
-	}
-	if f.Version != 1 {
-		return grantFile{}, fmt.Errorf("it has version %d, and this program knows version 1", f.Version)
-	}
-	var err error
-	if f.claims, err = grant.Inspect(f.Grant); err != nil {
-		return grantFile{}, fmt.Errorf("the grant in it is broken: %s", reason(err))
-	}
-	fence, err := lastword.ParseToken(string(f.Fence))
-	if err != nil {
-		return grantFile{}, errors.New(reason(err))
-	}
-	c := f.claims.Claims
-	said := lastword.TenureRef{Resource: lastword.Resource(f.Resource), Owner: f.Owner, RequestID: f.RequestID, LeaseID: f.LeaseID, Fence: fence}
-	if said != f.ref() {
-		return grantFile{}, fmt.Errorf("it is not about the tenure that its grant is about (resource %s, fence %s)", c.Resource, c.Fence.Text())
-	}
-	return f, nil
-}
-
-// decode reads one flat object. encoding/json alone would take a member twice, and
-// one in other letters.
-func (f *grantFile) decode(b []byte) error {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.UseNumber()
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return errors.New("it is no JSON object")
-	}
-	text := map[string]*string{
-		"resource": &f.Resource, "owner": &f.Owner, "request_id": &f.RequestID, "lease_id": &f.LeaseID, "grant": &f.Grant,
-	}
-	seen := map[string]bool{}
-	for d.More() {
-		t, err := d.Token()
-		name, ok := t.(string)
-		if err != nil || !ok {
-			return broken(err)
-		}
-		if seen[name] {
-			return fmt.Errorf("it has the member %q twice", clip(name))
-		}
-		seen[name] = true
-		if err := f.member(d, name, text); err != nil {
-			return err
-		}
-	}
-	if _, err := d.Token(); err != nil {
-		return broken(err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is something behind its JSON object")
-	}
-	for _, name := range []string{"version", "resource", "owner", "request_id", "lease_id", "fence", "grant"} {
-		if !seen[name] {
-			return fmt.Errorf("it lacks the member %q", name)
-		}
-	}
-	return nil
-}
-
-func (f *grantFile) member(d *json.Decoder, name string, text map[string]*string) error {
-	target, isText := text[name]
-	if !isText && name != "version" && name != "fence" {
-		return fmt.Errorf("it has a member %q that is unknown here", clip(name))
-	}
-	value, err := d.Token()
-	if err != nil {
-		return broken(err)
-	}
-	switch v := value.(type) {
-	case string:
-		switch {
-		case isText:
-			*target = v
-			return nil
-		case name == "fence":
-			f.Fence = json.Number(v)
-			return nil
-		}
-	case json.Number:
-		switch {
-		case name == "version" && v == "1":
-			f.Version = 1
-			return nil
-		case name == "version":
-			return fmt.Errorf("it has version %s, and this program knows version 1", clip(string(v)))
-		case name == "fence":
-			f.Fence = v
-			return nil
-		}
-	}
-	return fmt.Errorf("its member %q is of the wrong kind", name)
-}
-
-func broken(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("it ends in the middle")
-	}
-	return errors.New("its JSON is broken")
-}
 
 // badFile is one clear line about a file that the caller named.
 func badFile(op, path, why, hint string) error {
@@ -179,14 +21,14 @@ func badFile(op, path, why, hint string) error {
 
 const makeGrantFile = "lastword acquire RESOURCE --grant FILE makes one"
 
-func readGrantFile(op, path string) (grantFile, error) {
-	b, err := readSmall(path, maxGrantFile)
+func readGrantFile(op, path string) (grantfile.File, error) {
+	b, err := readSmall(path, grantfile.MaxBytes)
 	if err != nil {
-		return grantFile{}, badFile(op, path, err.Error(), makeGrantFile)
+		return grantfile.File{}, badFile(op, path, err.Error(), makeGrantFile)
 	}
-	f, err := parseGrantFile(b)
+	f, err := grantfile.Parse(b)
 	if err != nil {
-		return grantFile{}, badFile(op, path, err.Error(), makeGrantFile)
+		return grantfile.File{}, badFile(op, path, err.Error(), makeGrantFile)
 	}
 	return f, nil
 }
@@ -265,8 +107,8 @@ func reserveGrantFile(path string, force bool) (*grantWriter, error) {
 }
 
 // commit makes the file, whole and durable, or leaves nothing.
-func (w *grantWriter) commit(f grantFile) error {
-	b, err := f.marshal()
+func (w *grantWriter) commit(f grantfile.File) error {
+	b, err := f.Marshal()
 	if err == nil {
 		_, err = w.tmp.Write(b)
 	}

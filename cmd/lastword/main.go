@@ -64,7 +64,7 @@ func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // run is one command: arguments and environment in, exit code out.
 func run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{env: environment(env), stdin: stdin, stdout: stdout, stderr: stderr, json: wantsJSON(args)}
+	a := &app{env: environment(env), environ: env, stdin: stdin, stdout: stdout, stderr: stderr, json: wantsJSON(args)}
 	root := a.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)

@@ -17,6 +17,7 @@ import (
 // app is one run of the program.
 type app struct {
 	env            func(name string) (value string, ok bool)
+	environ        []string // what env looks at
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	json           bool // -o json
@@ -36,6 +37,7 @@ Exit codes
   122  the lease is lost, or not this holder's
   123  authority or resource unreachable, or the outcome is unknown
   124  refused by a fence, or by the regression guard; the verdict is printed
+  exec passes on the code of its command, and has 125 to 127 of its own
 
 Environment
   LASTWORD_AUTHORITY  address of the authority (default ` + server.DefaultGRPC + `)
@@ -56,6 +58,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(
 		a.serveCommand(),
 		a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.completeCommand(), a.cancelCommand(), a.statusCommand(),
+		a.execCommand(),
 		a.fenceCommand(), a.grantCommand(), a.labCommand(),
 		a.versionCommand(), a.completionCommand(),
 	)

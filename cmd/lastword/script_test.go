@@ -37,13 +37,14 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
-			env.Values[serversKey{}] = &servers{}
+			env.Values[serversKey{}] = &servers{stopped: map[int]*time.Timer{}}
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"serve": serveScript, "stop": stopScript,
 			"exits": exitsScript, "sql": sqlScript, "value": valueScript, "json": jsonScript, "bytes": bytesScript,
 			"grantonly": grantOnlyScript, "tamper": tamperScript, "waiters": waitersScript, "bundle": bundleScript,
+			"code": codeScript, "empty": emptyScript, "appears": appearsScript, "signal": signalScript, "ended": endedScript,
 		},
 	})
 }
@@ -51,7 +52,10 @@ func TestScripts(t *testing.T) {
 type serversKey struct{}
 
 // servers are the authorities of one script.
-type servers struct{ running []*authorityProcess }
+type servers struct {
+	running []*authorityProcess
+	stopped map[int]*time.Timer // processes that SIGSTOP stopped, and when each is given up
+}
 
 type authorityProcess struct {
 	cmd    *exec.Cmd

@@ -32,7 +32,7 @@ func (a *app) held(op, short, long string, do func(ctx context.Context, c *rpc.C
 			return err
 		}
 		defer func() { _ = c.Close() }()
-		return r.unreached(repeatable(do(cmd.Context(), c, f.ref())))
+		return r.unreached(repeatable(do(cmd.Context(), c, f.Ref())))
 	}
 	return cmd
 }
@@ -181,7 +181,7 @@ func grantOf(cmd *cobra.Command, op, path string, res lastword.Resource) (lastwo
 	if err != nil {
 		return lastword.TenureRef{}, named(err, op, res)
 	}
-	ref := f.ref()
+	ref := f.Ref()
 	if ref.Resource != res {
 		return ref, usage(cmd, "the grant file %s is about %s, not about %s", path, quoted(string(ref.Resource)), quoted(string(res)))
 	}
