@@ -37,7 +37,9 @@ type Exit struct {
 	// Ran says that the command was started.
 	Ran bool
 	// Unreleased is why the release of the lease was not confirmed after the command
-	// had ended by itself; it lapses. nil otherwise.
+	// had ended by itself; nil if it was. What matches [lastword.ErrNotHolder] says
+	// that the lease was over before the command, which this process did not notice in
+	// time because it was stopped. Otherwise the lease lapses.
 	Unreleased error
 }
 
