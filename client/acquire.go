@@ -140,6 +140,7 @@ func (a *attempt) granted(base int64, t lastword.Tenure) (*Lease, error) {
 		Bound:     a.c.cfg.bound(),
 		Call:      int64(a.c.cfg.CallTimeout),
 		MaxHold:   int64(a.options.MaxHold),
+		Early:     int64(a.c.cfg.Jitter() * 1000),
 	}, a.c.now())
 	for trust.State == lastword.HolderRequested {
 		var err error
@@ -156,7 +157,7 @@ func (a *attempt) granted(base int64, t lastword.Tenure) (*Lease, error) {
 		l.cancel(errClosing)
 		return nil, errClosing
 	}
-	l.start()
+	l.begin()
 	return l, nil
 }
 
@@ -249,33 +250,4 @@ func (a *attempt) cancel() error {
 func isLastword(err error) bool {
 	var e *lastword.Error
 	return errors.As(err, &e)
-}
-
-// renewOnce sends one renewal and takes its answer. The error is why there was no
-// clear success.
-func renewOnce(ctx context.Context, c *Client, trust core.Trust, ref lastword.TenureRef) (core.Trust, error) {
-	trust = trust.Ask(c.now())
-	t, err := sendRenewal(ctx, c, trust, ref)
-	return takeRenewal(c, trust, t, err, c.now()), err
-}
-
-func sendRenewal(ctx context.Context, c *Client, trust core.Trust, ref lastword.TenureRef) (t lastword.Tenure, err error) {
-	err = bounded(ctx, time.Duration(trust.Call), func(ctx context.Context) error {
-		t, err = c.authority.Renew(ctx, ref)
-		return err
-	})
-	return t, err
-}
-
-// takeRenewal tells the rules what came of a renewal. Only a refusal of the
-// tenure itself is definite (R26).
-func takeRenewal(c *Client, trust core.Trust, t lastword.Tenure, err error, now int64) core.Trust {
-	switch pause := int64(c.cfg.pause(time.Duration(core.TrustRetry(trust.TTL)))); {
-	case err == nil && t.TTL <= maxSpan:
-		return trust.Renewed(int64(t.TTL), int64(t.Remaining), now)
-	case tenureGone(err):
-		return trust.Refused(now)
-	default:
-		return trust.Unclear(pause, now)
-	}
 }

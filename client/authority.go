@@ -11,7 +11,8 @@ import (
 // satisfy it. Implementations are safe for concurrent use, return soon after
 // their context has ended, and tell "it was refused" (a [lastword.Error] with the
 // reason's code) from "there was no answer" ([lastword.ErrUnknownOutcome]). An
-// error of another type counts as no answer.
+// error of another type counts as no answer, and so does a panic of a renewal or a
+// question. Status is linearizable (R9); it is asked by lease id and request id.
 type Authority interface {
 	Acquire(ctx context.Context, r lastword.AcquireRequest) (lastword.Tenure, error)
 	Renew(ctx context.Context, ref lastword.TenureRef) (lastword.Tenure, error)
@@ -48,4 +49,17 @@ func answerOf(err error) answer {
 // Other refusals of a renewal ("not ready", "too many") say nothing about it.
 func tenureGone(err error) bool {
 	return errors.Is(err, lastword.ErrNotHolder) || errors.Is(err, lastword.ErrTenureEnded) || errors.Is(err, lastword.ErrCanceled)
+}
+
+// howGone is how the tenure that err says is gone has ended, "" if err does not say.
+func howGone(err error, ref lastword.TenureRef) lastword.State {
+	var e *lastword.Error
+	switch {
+	case !errors.As(err, &e):
+	case e.Code == lastword.CodeCanceled:
+		return lastword.StateCanceled
+	case e.Ended.LeaseID == ref.LeaseID:
+		return e.Ended.State
+	}
+	return ""
 }

@@ -19,10 +19,14 @@ type Client struct {
 	closing context.Context
 	close   context.CancelFunc
 
+	agenda agenda // when something is to be done about which lease
+	silent bool   // nobody wants to hear of events
+
 	mu      sync.Mutex
 	closed  bool
 	leases  map[*Lease]struct{}
-	running sync.WaitGroup // acquires and keepers of leases
+	running sync.WaitGroup // acquires, and leases that are not over
+	telling sync.WaitGroup // those who call log and receiver of events
 }
 
 // New returns a client of a. It does no I/O. It fails with [lastword.ErrInvalid]
@@ -31,11 +35,13 @@ func New(a Authority, cfg Config) (*Client, error) {
 	if a == nil {
 		return nil, invalid("configure client", "", "no authority")
 	}
+	silent := cfg.Logger == nil && cfg.OnEvent == nil
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{authority: a, cfg: cfg, leases: make(map[*Lease]struct{})}
+	c := &Client{authority: a, cfg: cfg, silent: silent, leases: make(map[*Lease]struct{})}
+	c.agenda.now = c.now
 	c.closing, c.close = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -46,9 +52,10 @@ func (c *Client) Owner() string { return c.cfg.Owner }
 // Close ends everything: acquires under way give up and cancel their attempts,
 // leases are released, and Close returns when nothing is left. Where work under
 // [Client.Run] is under way its context is cancelled and Close waits for it, no
-// longer than [Config.CleanupTimeout]; after that the lease is left to lapse. The
-// error joins those of the leases. A later acquire fails; a second Close returns
-// nil once the first one is through.
+// longer than [Config.DrainTimeout]; after that the lease is left to lapse. The
+// releases and the last events each have [Config.CleanupTimeout] on top. The error
+// joins those of the leases. A later acquire fails; a second Close returns nil once
+// the first one is through. A receiver of events must not call it.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -59,16 +66,31 @@ func (c *Client) Close() error {
 	c.mu.Unlock()
 	c.close()
 
-	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.CleanupTimeout)
-	defer cancel()
 	errs := make([]error, len(open))
 	var wg sync.WaitGroup
 	for i, l := range open {
-		wg.Go(func() { errs[i] = l.release(ctx, true) })
+		wg.Go(func() { errs[i] = l.drainAndClose() })
 	}
 	wg.Wait()
 	c.running.Wait()
+	c.told()
 	return errors.Join(errs...)
+}
+
+// told waits until what happened has been told, as long as the receivers return.
+func (c *Client) told() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.telling.Wait()
+	}()
+	ctx, cancel := c.cleanup(context.Background())
+	defer cancel()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		c.cfg.Logger.Warn("a receiver of events does not return")
+	}
 }
 
 // start counts something that Close waits for. It fails once Close was called.

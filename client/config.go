@@ -30,11 +30,19 @@ type Config struct {
 	// believes too long. Default: CLOCK_BOOTTIME on Linux, CLOCK_MONOTONIC_RAW on
 	// macOS, which do; elsewhere Go's monotonic clock, which may not.
 	Elapsed func() time.Duration
-	// Jitter spreads retries: a number in [0, 1). Default: math/rand/v2.
+	// Jitter spreads retries, and the renewals of leases that began together: a
+	// number in [0, 1). Default: math/rand/v2.
 	Jitter func() float64
 	// Logger takes changes of ownership and what goes wrong in the background.
 	// Grants are never logged. Default: none.
 	Logger *slog.Logger
+	// OnEvent is told of every change of what is known of a lease: of one lease in
+	// order and one at a time, of several leases at once. It is called on goroutines
+	// of its own: one that is slow, blocks or panics delays neither renewals nor the
+	// end of a context, and not the events of other leases. Of a lease whose events
+	// are not taken the newest 64 are kept, the last one always; see
+	// [Event.Dropped]. Default: none.
+	OnEvent func(Event)
 	// ClockRate is how far this clock and the authority's may differ in rate, in
 	// parts per million, 1 to 200,000. That part of a TTL is never trusted.
 	// Default 10,000 (1 %).
@@ -42,14 +50,19 @@ type Config struct {
 	// Margin is the least part of a TTL that is never trusted, 1 ms to 10 s.
 	// Default 20 ms.
 	Margin time.Duration
-	// CallTimeout bounds one call to the authority where a sixth of the TTL is
-	// longer. 1 ms and more; 0 means a sixth of the TTL. The queueing of an
+	// CallTimeout bounds one call to the authority, a renewal or a question above
+	// all, where a sixth of the TTL is longer. 1 ms and more; 0 means a sixth of the TTL. The queueing of an
 	// acquire comes on top.
 	CallTimeout time.Duration
 	// CleanupTimeout bounds what is done after the caller's context has ended, or
-	// where there is none: the cancel of an attempt that was given up, Close, and
-	// the release by Run. 10 ms to 10 min. Default 10 s.
+	// where there is none: the cancel of an attempt that was given up, the releases
+	// by Close and Run. 10 ms to 10 min. Default 10 s.
 	CleanupTimeout time.Duration
+	// DrainTimeout is how long work under [Client.Run] may take to return once it
+	// was told to stop. The lease is kept that long; after that it is not released
+	// but left to lapse, and the overrun is reported ([ErrOverrun]). 1 ms to 24 h.
+	// Default 10 s.
+	DrainTimeout time.Duration
 	// MaxHold is the longest time that a lease is held, for acquires that name
 	// none. 0 is no limit.
 	MaxHold time.Duration
@@ -86,6 +99,7 @@ func (cfg Config) withDefaults() (Config, error) {
 		{"margin", &cfg.Margin, 20 * time.Millisecond, time.Millisecond, 10 * time.Second},
 		{"call time-out", &cfg.CallTimeout, 0, time.Millisecond, MaxTTL},
 		{"cleanup time-out", &cfg.CleanupTimeout, 10 * time.Second, 10 * time.Millisecond, 10 * time.Minute},
+		{"drain time-out", &cfg.DrainTimeout, 10 * time.Second, time.Millisecond, MaxTTL},
 		{"max-hold", &cfg.MaxHold, 0, time.Millisecond, maxSpan},
 	} {
 		if *d.value == 0 {

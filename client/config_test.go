@@ -21,6 +21,8 @@ func TestAConfigOutOfBoundsIsRefused(t *testing.T) {
 		"tiny call time-out":    {CallTimeout: time.Microsecond},
 		"tiny clean-up":         {CleanupTimeout: time.Millisecond},
 		"negative max-hold":     {MaxHold: -time.Second},
+		"negative drain":        {DrainTimeout: -time.Second},
+		"endless drain":         {DrainTimeout: math.MaxInt64},
 	} {
 		_, err := client.New(newFake(), cfg)
 		if err == nil {
@@ -33,13 +35,18 @@ func TestAConfigOutOfBoundsIsRefused(t *testing.T) {
 	wantIs(t, err, lastword.ErrInvalid)
 }
 
-func TestAnAcquireOutOfBoundsIsRefusedBeforeAnyCall(t *testing.T) {
+func TestAnAcquireOutOfBoundsIsRefusedBeforeAnyCall(t *testing.T) { // KF-20
 	inBubble(t, func(t *testing.T, w *world) {
 		c := w.client(client.Config{ClockRate: 200_000, Margin: 50 * time.Millisecond})
 		for name, o := range map[string]client.AcquireOptions{
 			"ttl too short":        {TTL: 99 * time.Millisecond},
 			"ttl negative":         {TTL: -1},
 			"ttl too long":         {TTL: 24*time.Hour + 1},
+			"ttl of 2^62 ns":       {TTL: 1 << 62},
+			"the largest ttl":      {TTL: math.MaxInt64},
+			"the smallest ttl":     {TTL: math.MinInt64},
+			"the smallest wait":    {Wait: math.MinInt64},
+			"the largest max-hold": {MaxHold: math.MaxInt64},
 			"ttl below 3 margins":  {TTL: 149 * time.Millisecond},
 			"wait negative":        {Wait: -1},
 			"wait beyond reason":   {Wait: math.MaxInt64},

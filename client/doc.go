@@ -15,6 +15,9 @@
 //
 // [Client.Run] does the same around a function.
 //
+// [Config.OnEvent] hears of every change. [Chaos] is an authority that loses, delays
+// and doubles messages, for tests of programs that hold leases.
+//
 // # Guarantees
 //
 // A lease admits new effects only while its trust lasts: until base + remaining −
@@ -23,20 +26,31 @@
 // packet: a timer ends the lease's context, and [Lease.State] and
 // [Lease.Sequence] look at the clock themselves, so that a process which was
 // stopped does not go on when it is continued. A renewal without a clear answer
-// stops new effects (OWNERSHIP_UNKNOWN) and is repeated faster than the interval;
-// a definite refusal ends the lease at once (R26). An acquire is one attempt with
-// one request id; one that is given up is cancelled, so that no lease is left
-// behind (R27). The context of a lease ends once, with a cause (R28). Fence and
-// grant need no I/O (R29). Nothing is left behind after a lease has ended: no
-// goroutine, no timer, no map entry.
+// stops new effects (OWNERSHIP_UNKNOWN); it is repeated faster than the interval, and
+// beside it the authority is asked what became of the tenure, until that is known or
+// trust ends. A definite refusal ends the lease at once, and nothing revives it (R26).
+// An acquire is one attempt with one request id; one that is given up is cancelled, so
+// that no lease is left behind (R27). The context of a lease ends once, with a cause.
+// Work under [Client.Run] that was told to stop keeps its lease until it returns, for
+// [Config.DrainTimeout]; a lease whose work overran is never released early (R28).
+// Fence and grant need no I/O (R29).
+//
+// The leases of a client do not disturb each other: no call, no receiver of events and
+// no log handler that hangs or panics delays the renewals or the end of another lease.
+// A lease at rest costs no goroutine and no timer of its own. Nothing is left behind
+// after a lease has ended: no goroutine, no timer, no map entry.
 //
 // # Not guaranteed
 //
 // Effects that were sent before trust ended are not undone, and may still arrive:
 // only the resource's fence stops them. The end of the context does not stop code
-// that does not look at it. On a system without a clock that runs through suspend
-// (see [Config.Elapsed]) a suspend can lengthen the holder's own belief; the fence
-// does not depend on it. A lease that is dropped without [Lease.Close] is renewed
-// until the client is closed, or until its longest hold ends: set
-// [Config.MaxHold] where that can happen.
+// that does not look at it, and a release of a lease that was not taken by Run waits
+// for no work: its caller knows that it has stopped. Timers are as late as the machine
+// is busy; what looks at the clock itself is not. On a system without a clock that runs
+// through suspend (see [Config.Elapsed]) a suspend can lengthen the holder's own belief;
+// the fence does not depend on it. A lease that is dropped without [Lease.Close] is
+// renewed until the client is closed, or until its longest hold ends: set
+// [Config.MaxHold] where that can happen. Events are dropped, and counted, where their
+// receiver is too slow. An authority's call that does not return although its context
+// has ended holds up the further renewals, or questions, of that one lease, and Close.
 package client

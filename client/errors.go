@@ -13,15 +13,30 @@ import (
 // so do the errors of what is tried afterwards; all of these are also
 // [lastword.ErrNotHolder].
 var (
-	// ErrExpired: trust was over before a renewal was answered (R25).
+	// ErrExpired: trust was over before a renewal was answered (R25), or the
+	// authority said that the tenure had lapsed there.
 	ErrExpired = errors.New("the lease expired")
-	// ErrRefused: the authority said that the tenure is not the current one: it
-	// lapsed there, or was revoked or cancelled (R26).
+	// ErrRefused: the authority said that the tenure is not the current one (R26).
 	ErrRefused = errors.New("the authority refused the lease")
 	// ErrReleased: the holder gave the lease up.
 	ErrReleased = errors.New("the lease was released")
 	// ErrMaxHold: the lease was held for the longest time it was to be held.
 	ErrMaxHold = errors.New("the lease reached its longest hold")
+)
+
+// What can be said beyond that. Each of these matches one of the above, too.
+var (
+	// ErrUnknownTooLong: trust ended while ownership was not known ([ErrExpired]).
+	// Nobody said that the lease was lost; it could not be found out in time.
+	ErrUnknownTooLong = fmt.Errorf("%w while ownership was not known", ErrExpired)
+	// ErrRevoked: the authority said that an operator revoked it ([ErrRefused]).
+	ErrRevoked = fmt.Errorf("%w: it was revoked", ErrRefused)
+	// ErrAttemptCanceled: the authority said that the attempt was cancelled in its
+	// owner's name ([ErrRefused]).
+	ErrAttemptCanceled = fmt.Errorf("%w: its attempt was cancelled", ErrRefused)
+	// ErrOverrun: the work did not stop in [Config.DrainTimeout] after the lease was
+	// given up, so it was left to lapse ([ErrReleased]).
+	ErrOverrun = fmt.Errorf("%w, but the work did not stop in time and it was left to lapse", ErrReleased)
 )
 
 // ErrOwnershipUnknown says that it is not known at this moment whether the lease is
@@ -64,8 +79,16 @@ func endError(end core.TrustEnd, r lastword.Resource) error {
 		e.Err, e.Hint = ErrExpired, "acquire again: a new lease has a larger fence"
 	case core.TrustRefused:
 		e.Err, e.Hint = ErrRefused, "acquire again: a new lease has a larger fence"
-	case core.TrustReleased, core.TrustOverrun:
+	case core.TrustUnknown:
+		e.Err, e.Hint = ErrUnknownTooLong, "acquire again: a new lease has a larger fence"
+	case core.TrustRevoked:
+		e.Err, e.Hint = ErrRevoked, "ask the operator before acquiring again"
+	case core.TrustCanceled:
+		e.Err, e.Hint = ErrAttemptCanceled, "acquire again with a new request id"
+	case core.TrustReleased:
 		e.Err = ErrReleased
+	case core.TrustOverrun:
+		e.Err, e.Hint = ErrOverrun, "look at the context in the work, or raise the drain time-out"
 	case core.TrustMaxHold:
 		e.Err, e.Hint = ErrMaxHold, "raise max-hold if the work may take longer"
 	}

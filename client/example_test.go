@@ -70,3 +70,50 @@ func ExampleClient_Run() {
 	// working with fence 2
 	// lost: true
 }
+
+func ExampleConfig_onEvent() {
+	c, err := client.New(newFake(), client.Config{OnEvent: func(e client.Event) {
+		fmt.Printf("%s %s: %s, before %s\n", e.Resource, e.Fence, e.To, e.From)
+		if e.Final() {
+			fmt.Println("given up by ourselves:", errors.Is(e.Cause, client.ErrReleased))
+		}
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := c.Acquire(context.Background(), "nightly", client.AcquireOptions{}); err != nil {
+		fmt.Println(err)
+	}
+	if err := c.Close(); err != nil { // releases, and waits until all is told
+		fmt.Println(err)
+	}
+	// Output:
+	// nightly 1: HELD, before REQUESTED
+	// nightly 1: RELEASED, before HELD
+	// given up by ourselves: true
+}
+
+func ExampleChaos() {
+	// Two thirds of the replies are lost; one seed gives one story.
+	chaos, err := client.NewChaos(newFake(), client.ChaosConfig{Seed: 77, LoseReply: 0.66, Ops: []string{"acquire"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer chaos.Close()
+	c, err := client.New(chaos, client.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Close()
+	lease, err := c.Acquire(context.Background(), "nightly", client.AcquireOptions{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("fence", lease.Fence(), "after", chaos.Counts().LostReplies, "lost replies")
+	// Output:
+	// fence 1 after 2 lost replies
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/client"
 )
 
 // fault is what happens to one message.
@@ -27,6 +28,7 @@ type fake struct {
 	now    func() time.Duration
 	faults func(op string) fault // nil is none
 	ttl    time.Duration         // granted whatever is asked; 0 grants what is asked
+	blind  bool                  // a status can not tell what remains
 
 	mu       sync.Mutex
 	changed  chan struct{}
@@ -42,6 +44,7 @@ type fakeLease struct {
 	tenure   lastword.Tenure
 	deadline time.Duration
 	last     lastword.Ending
+	answerAs lastword.Token // the fence that renewals tell; 0 is the right one
 }
 
 type fakeRequest struct {
@@ -64,7 +67,8 @@ func newFake() *fake {
 }
 
 // carry takes a message there and its answer back.
-func (f *fake) carry(ctx context.Context, op string, process func() (lastword.Tenure, error)) (lastword.Tenure, error) {
+func carry[T any](ctx context.Context, f *fake, op string, process func() (T, error)) (T, error) {
+	var none T
 	f.mu.Lock()
 	f.calls = append(f.calls, op)
 	var x fault
@@ -73,7 +77,7 @@ func (f *fake) carry(ctx context.Context, op string, process func() (lastword.Te
 	}
 	f.mu.Unlock()
 	if x.err != nil {
-		return lastword.Tenure{}, x.err
+		return none, x.err
 	}
 	if x.duplicate > 0 {
 		f.inFlight.Go(func() {
@@ -81,11 +85,11 @@ func (f *fake) carry(ctx context.Context, op string, process func() (lastword.Te
 			_, _ = process()
 		})
 	}
-	type answer struct {
-		tenure lastword.Tenure
+	type answered struct {
+		answer T
 		err    error
 	}
-	reply := make(chan answer, 1)
+	reply := make(chan answered, 1)
 	f.inFlight.Go(func() {
 		time.Sleep(x.delay)
 		if x.loseRequest {
@@ -97,24 +101,24 @@ func (f *fake) carry(ctx context.Context, op string, process func() (lastword.Te
 		}
 		time.Sleep(x.delayReply)
 		if !x.loseReply {
-			reply <- answer{t, err}
+			reply <- answered{t, err}
 		}
 	})
 	if x.deaf {
 		a := <-reply
-		return a.tenure, a.err
+		return a.answer, a.err
 	}
 	select {
 	case a := <-reply:
-		return a.tenure, a.err
+		return a.answer, a.err
 	case <-ctx.Done():
-		return lastword.Tenure{}, &lastword.Error{Code: lastword.CodeUnknown, Op: op, Message: "no answer", Err: ctx.Err()}
+		return none, &lastword.Error{Code: lastword.CodeUnknown, Op: op, Message: "no answer", Err: ctx.Err()}
 	}
 }
 
 // tell carries a message whose answer is yes or no.
 func (f *fake) tell(ctx context.Context, op string, process func() error) error {
-	_, err := f.carry(ctx, op, func() (lastword.Tenure, error) { return lastword.Tenure{}, process() })
+	_, err := carry(ctx, f, op, func() (struct{}, error) { return struct{}{}, process() })
 	return err
 }
 
@@ -144,7 +148,7 @@ func refuse(code lastword.Code, op string, r lastword.Resource) *lastword.Error 
 }
 
 func (f *fake) Acquire(ctx context.Context, r lastword.AcquireRequest) (lastword.Tenure, error) {
-	return f.carry(ctx, "acquire", func() (lastword.Tenure, error) { return f.acquire(r) })
+	return carry(ctx, f, "acquire", func() (lastword.Tenure, error) { return f.acquire(r) })
 }
 
 func (f *fake) acquire(r lastword.AcquireRequest) (lastword.Tenure, error) {
@@ -189,7 +193,7 @@ func (f *fake) tryAcquire(r lastword.AcquireRequest) (lastword.Tenure, error) {
 	}
 	f.fences[r.Resource]++
 	ttl := r.TTL
-	if f.ttl > 0 {
+	if f.ttl != 0 {
 		ttl = f.ttl
 	}
 	fence := f.fences[r.Resource]
@@ -222,7 +226,7 @@ func (f *fake) match(op string, ref lastword.TenureRef) (*fakeLease, error) {
 }
 
 func (f *fake) Renew(ctx context.Context, ref lastword.TenureRef) (lastword.Tenure, error) {
-	return f.carry(ctx, "renew", func() (lastword.Tenure, error) {
+	return carry(ctx, f, "renew", func() (lastword.Tenure, error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		l, err := f.match("renew", ref)
@@ -230,7 +234,11 @@ func (f *fake) Renew(ctx context.Context, ref lastword.TenureRef) (lastword.Tenu
 			return lastword.Tenure{}, err
 		}
 		l.deadline = f.now() + l.tenure.TTL
-		return l.tenure, nil
+		t := l.tenure
+		if l.answerAs != 0 {
+			t.Fence = l.answerAs
+		}
+		return t, nil
 	})
 }
 
@@ -292,8 +300,39 @@ func (f *fake) Cancel(ctx context.Context, r lastword.Resource, owner, id string
 	})
 }
 
-func (f *fake) Status(context.Context, lastword.StatusQuery) (lastword.Status, error) {
-	return lastword.Status{}, refuse(lastword.CodeUnavailable, "status", "")
+func (f *fake) Status(ctx context.Context, q lastword.StatusQuery) (lastword.Status, error) {
+	return carry(ctx, f, "status", func() (lastword.Status, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		st := lastword.Status{Resource: q.Resource, State: lastword.StateFree, NextFence: f.fences[q.Resource] + 1, Asked: lastword.StateFree}
+		if l := f.current(q.Resource); l != nil {
+			st.State, st.Holder, st.TTL, st.Remaining = lastword.StateHeld, l.tenure.TenureRef, l.tenure.TTL, l.deadline-f.now()
+		}
+		if f.blind {
+			st.Remaining = 0
+		}
+		switch asked := f.request(q.Resource, q.Owner, q.RequestID).lease; {
+		case asked == nil:
+		case asked == f.current(q.Resource):
+			st.Asked = lastword.StateHeld
+		case asked.last.State != "":
+			st.Asked = asked.last.State
+		default:
+			st.Asked = lastword.StateExpired
+		}
+		return st, nil
+	})
+}
+
+// only2 lets the first n messages of each of two kinds suffer x.
+func only2(a, b string, n int, x fault) func(string) fault {
+	first, second := only(a, n, x), only(b, n, x)
+	return func(op string) fault {
+		if op == b {
+			return second(op)
+		}
+		return first(op)
+	}
 }
 
 // revoke ends the current tenure behind the holder's back.
@@ -301,6 +340,13 @@ func (f *fake) revoke(r lastword.Resource) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.end(r, lastword.StateRevoked)
+}
+
+// drop ends the tenure of l in another way.
+func (f *fake) drop(l *client.Lease, how lastword.State) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.end(l.Resource(), how)
 }
 
 // held is the fence of the valid lease, 0 if there is none.

@@ -20,21 +20,28 @@ type Lease struct {
 
 	// over ends when trust does, no earlier: a lease that is being given up has a
 	// cancelled ctx while its work finishes, and is still renewed.
-	over     context.Context //nolint:containedctx // as above
-	setOver  context.CancelFunc
-	finished chan struct{} // closed when the keeper has returned
-	work     chan struct{} // closed when the work under Run has returned; nil without
+	over    context.Context //nolint:containedctx // as above
+	setOver context.CancelFunc
+	work    chan struct{} // closed when the work under Run has returned; nil without
 
-	mu      sync.Mutex
-	trust   core.Trust
-	watch   *time.Timer // wakes up when trust changes by itself
-	records map[string]*record
-	ended   error // why trust ended
+	mu       sync.Mutex
+	trust    core.Trust
+	begun    bool // it is kept: renewals and questions are sent
+	calls    int  // those under way
+	settled  bool // trust is over and no call is under way
+	stopping bool // the work under Run has been told to stop
+	records  map[string]*record
+	ended    error // why trust ended
+	outbox   outbox
+
+	at    int64 // when it is to be woken; of the agenda, whose lock guards it
+	index int   // in the agenda, -1 if it is not in there
 
 	completed *lastword.Digest // of the accepted result
 
 	releasing chan struct{} // holds one token; who has it may send the release
-	answered  bool          // the release has a definite answer,
+	sent      bool          // a release was sent
+	answered  bool          // it has a definite answer,
 	answer    error         // namely this one
 }
 
@@ -46,7 +53,7 @@ func newLease(c *Client, values context.Context, t lastword.Tenure, trust core.T
 		c:         c,
 		tenure:    t,
 		trust:     trust,
-		finished:  make(chan struct{}),
+		index:     -1,
 		records:   make(map[string]*record),
 		releasing: make(chan struct{}, 1),
 	}
@@ -59,13 +66,13 @@ func newLease(c *Client, values context.Context, t lastword.Tenure, trust core.T
 	return l
 }
 
-// start begins to keep the lease: from here on it ends by itself.
-func (l *Lease) start() {
+// begin keeps the lease: from here on it is renewed, and ends by itself.
+func (l *Lease) begin() {
 	l.mu.Lock()
-	l.watch = time.AfterFunc(time.Hour, func() { l.State() })
+	l.begun = true
+	l.noteLocked(Event{At: time.Duration(l.c.now()), From: lastword.HolderRequested, To: l.trust.State, Cause: l.ended})
 	l.mu.Unlock()
 	l.State()
-	go l.keep()
 }
 
 // Fence is the fencing token. It never changes; it needs no I/O (R29).
@@ -90,121 +97,89 @@ func (l *Lease) TTL() time.Duration { return l.tenure.TTL }
 // may be unfinished work (R1).
 func (l *Lease) Previous() lastword.Ending { return l.tenure.Previous }
 
-// Context ends once, with a cause that matches [ErrExpired], [ErrRefused],
-// [ErrMaxHold] or [ErrReleased], no later than the local deadline (R28). (Timers
-// may be late, after a suspend above all; State and Sequence never are.) It
-// carries the values of the acquire's context, and neither its cancellation nor
-// its deadline.
+// Context ends once, with a cause that matches exactly one of [ErrExpired],
+// [ErrRefused], [ErrMaxHold] and [ErrReleased], no later than the local deadline
+// (R28). (Timers may be late, after a suspend above all; State and Sequence never
+// are.) It carries the values of the acquire's context, and neither its cancellation
+// nor its deadline.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// State is what is known at this moment; it compares with the clock, and does no
-// I/O (R25, R26).
+// State is what is known at this moment; it compares with the clock, and waits for
+// no I/O (R25, R26).
 func (l *Lease) State() lastword.HolderState {
 	return l.step(core.Trust.At).State
 }
 
-// step is the only way in which trust changes. The clock is read under the lock,
-// so that the readings of successive steps never go back. Logging is outside: a
-// log handler that blocks must not delay the end of trust.
+// step is the only way in which trust changes. The clock is read under the lock, so
+// that the readings of successive steps never go back. Nothing here blocks.
 func (l *Lease) step(f func(core.Trust, int64) core.Trust) core.Trust {
-	before, after := l.move(f)
-	if after.State != before.State {
-		l.log(before, after)
-	}
-	return after
+	return l.stepWith(nil, f)
 }
 
-func (l *Lease) move(f func(core.Trust, int64) core.Trust) (before, after core.Trust) {
+// stepWith is a step whose reason, if it leads to OWNERSHIP_UNKNOWN, is err.
+func (l *Lease) stepWith(err error, f func(core.Trust, int64) core.Trust) core.Trust {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before, now := l.trust, l.c.now()
-	l.trust = f(before, now)
-	switch {
-	case !l.trust.Final():
-		l.watchLocked(now)
-	case !before.Final():
+	now := l.c.now()
+	l.changeLocked(f(l.trust, now), now, err)
+	if l.begun && l.trust.RenewalDue(now) {
+		l.changeLocked(l.trust.Ask(now), now, nil)
+		l.renewLocked()
+	}
+	if l.begun && l.trust.QueryDue(now) {
+		l.changeLocked(l.trust.Question(now), now, nil)
+		l.questionLocked()
+	}
+	l.planLocked()
+	l.settleLocked()
+	return l.trust
+}
+
+func (l *Lease) changeLocked(next core.Trust, now int64, err error) {
+	before := l.trust
+	l.trust = next
+	if next.Final() && !before.Final() {
 		l.endLocked()
 	}
-	return before, l.trust
+	if next.State == before.State || !l.begun {
+		return
+	}
+	e := Event{At: time.Duration(now), From: before.State, To: next.State}
+	switch {
+	case next.Final():
+		e.Cause = l.ended
+	case next.State == lastword.HolderUnknown:
+		e.Cause = err
+	}
+	l.noteLocked(e)
 }
 
 func (l *Lease) endLocked() {
 	l.ended = endError(l.trust.End, l.tenure.Resource)
 	l.cancel(l.ended)
 	l.setOver()
-	if l.watch != nil {
-		l.watch.Stop()
-	}
 	l.records = nil
 	l.c.forget(l)
 }
 
-// watchLocked sets the timer to the next moment at which trust changes without
-// anybody doing anything. The system's timers may stop in a suspend while the
-// clock goes on, so none is set for longer than a renewal may take.
-func (l *Lease) watchLocked(now int64) {
-	next, ok := l.trust.Wake()
-	if !ok || l.watch == nil {
-		return
-	}
-	l.watch.Reset(time.Duration(min(next-now, core.TrustCall(l.trust.TTL))))
-}
-
-func (l *Lease) log(before, after core.Trust) {
-	log := l.c.cfg.Logger.With("resource", l.tenure.Resource, "fence", l.tenure.Fence, "lease", l.tenure.LeaseID)
-	switch after.State { //nolint:exhaustive // the others are the quiet course of things
-	case lastword.HolderUnknown:
-		log.Warn("ownership is not known; no new effect starts")
-	case lastword.HolderHeld:
-		if before.State == lastword.HolderUnknown {
-			log.Info("ownership is known again")
-		}
-	case lastword.HolderExpired:
-		log.Warn("the lease ended", "cause", l.why())
-	case lastword.HolderReleased:
-		log.Debug("the lease was given up")
+// settleLocked tells the client once nothing of the lease is going on any more, and
+// no further event comes.
+func (l *Lease) settleLocked() {
+	if l.begun && !l.settled && l.trust.Final() && l.calls == 0 {
+		l.settled = true
+		l.c.running.Done()
 	}
 }
 
-// keep renews until trust is over.
-func (l *Lease) keep() {
-	defer l.c.running.Done()
-	defer close(l.finished)
-	for l.waitDue() {
-		trust := l.step(core.Trust.Ask)
-		if trust.Final() {
-			break
-		}
-		t, err := sendRenewal(l.over, l.c, trust, l.tenure.TenureRef)
-		trust = l.step(func(trust core.Trust, now int64) core.Trust {
-			return takeRenewal(l.c, trust, t, err, now)
-		})
-		if err != nil && !trust.Final() {
-			l.c.cfg.Logger.Debug("a renewal had no clear answer", "resource", l.tenure.Resource, "fence", l.tenure.Fence, "error", err)
-		}
-	}
-	// With work under Run the release would come before the work has stopped: Run
-	// sends it.
-	if l.work == nil {
-		l.releaseAfterMaxHold()
-	}
-}
-
-// waitDue waits until a renewal is due; false if trust ended before.
-func (l *Lease) waitDue() bool {
-	for {
-		trust := l.step(core.Trust.At)
-		if trust.Final() {
-			return false
-		}
-		now := l.c.now()
-		if now >= trust.Due {
-			return true
-		}
-		// Cut into pieces for the same reason as the watch.
-		if !sleep(l.over, time.Duration(min(trust.Due-now, core.TrustCall(trust.TTL)))) {
-			return false
-		}
+// planLocked puts the next moment at which something is to be done into the agenda.
+func (l *Lease) planLocked() {
+	next, ok := l.trust.Next()
+	switch {
+	case !l.begun:
+	case !ok:
+		l.c.agenda.drop(l)
+	default:
+		l.c.agenda.plan(l, next, l.trust.Call)
 	}
 }
 

@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/lastword/lastword"
@@ -15,15 +16,17 @@ import (
 //
 // While work under [Client.Run] is under way only the context ends; the lease is
 // renewed, and admits the work's last writes, until the work has returned (R28).
-// If ctx ends before that, trust ends, no release is sent, the lease is left to
-// lapse, and the error is [lastword.ErrUnavailable]. The work itself must not
-// wait for its own end: called with a context of the lease from there, Release is
-// [lastword.ErrInvalid].
+// If ctx or [Config.DrainTimeout] ends before that, trust ends, no release is sent,
+// the lease is left to lapse, and the error is [lastword.ErrUnavailable] and
+// [ErrOverrun]. The work itself must not wait for its own end: called with a context
+// of the lease from there, Release is [lastword.ErrInvalid].
 //
 // nil means that the authority confirmed. [lastword.ErrNotHolder]: the tenure had
-// ended otherwise; an EXPIRED lease stays EXPIRED and nothing is sent.
+// ended otherwise; an EXPIRED lease stays EXPIRED and nothing is sent, except that a
+// lease which reached its longest hold ([ErrMaxHold]) is given back early.
 // [lastword.ErrUnknownOutcome]: there was no answer; the lease lapses by itself,
-// and Release may be called again.
+// and Release may be called again. With a ctx that has ended nothing is sent: trust
+// ends, the lease is left to lapse, and the error is [lastword.ErrUnavailable].
 func (l *Lease) Release(ctx context.Context) error {
 	if ctx.Value(leaseKey{l}) != nil {
 		if l.working() {
@@ -34,41 +37,92 @@ func (l *Lease) Release(ctx context.Context) error {
 		ctx, cancel = l.c.cleanup(ctx)
 		defer cancel()
 	}
-	return l.release(ctx, true)
+	if err := l.drain(ctx); err != nil {
+		return err
+	}
+	return l.release(ctx)
 }
 
 // Close is Release within [Config.CleanupTimeout]. While work under [Client.Run]
 // is under way it ends the context and does not wait: Run releases when the work
 // has returned, and the error is [lastword.ErrUnavailable].
 func (l *Lease) Close() error {
+	if l.working() && !l.step(core.Trust.At).Final() {
+		l.giveUp()
+		return l.notReleased("the work under Run is not over; Run releases when it returns", nil)
+	}
 	ctx, cancel := l.c.cleanup(context.Background())
 	defer cancel()
-	return l.release(ctx, false)
+	return l.release(ctx)
 }
 
-func (l *Lease) release(ctx context.Context, drain bool) error {
-	if l.working() && !l.step(core.Trust.At).Final() {
-		l.cancel(endError(core.TrustReleased, l.tenure.Resource))
-		if !drain {
-			return l.notReleased("the work under Run is not over; Run releases when it returns", nil)
-		}
-		select {
-		case <-l.work:
-		case <-l.over.Done():
-		case <-ctx.Done():
-			l.step(core.Trust.Overrun)
-			return l.notReleased("the work under Run did not stop in time; the lease is left to lapse", ctx.Err())
-		}
+// drainAndClose is Close that waits for the work.
+func (l *Lease) drainAndClose() error {
+	if err := l.drain(context.Background()); err != nil {
+		return err
 	}
-	if l.step(core.Trust.Released).State == lastword.HolderExpired {
-		return &lastword.Error{Code: lastword.CodeNotHolder, Op: "release", Resource: l.tenure.Resource, Err: l.why(), Message: "nothing was sent"}
+	return l.Close()
+}
+
+// drain tells the work under Run to stop and waits for it. The error says that it
+// did not stop in time.
+func (l *Lease) drain(ctx context.Context) error {
+	if !l.working() || l.step(core.Trust.At).Final() {
+		return nil
 	}
+	l.giveUp()
 	select {
-	case <-l.finished: // the renewal that was under way has been dropped
+	case <-l.work:
+	case <-l.over.Done():
 	case <-ctx.Done():
-		return l.notReleased("a renewal is still under way; the lease lapses by itself", ctx.Err())
+		l.step(core.Trust.Overrun)
 	}
-	return l.sendRelease(ctx)
+	if l.step(core.Trust.At).End != core.TrustOverrun {
+		return nil
+	}
+	return l.notReleased("the work under Run did not stop in time", errors.Join(ErrOverrun, ctx.Err()))
+}
+
+// giveUp ends the context of the work under Run; the lease is kept while it stops.
+func (l *Lease) giveUp() {
+	cause := endError(core.TrustReleased, l.tenure.Resource)
+	l.cancel(cause)
+	l.stop(cause)
+}
+
+// stop begins the time that the work under Run has to stop, once.
+func (l *Lease) stop(cause error) {
+	l.step(func(t core.Trust, now int64) core.Trust {
+		if t = t.At(now); t.Final() || l.stopping || !l.working() {
+			return t
+		}
+		l.stopping = true
+		l.noteLocked(Event{At: time.Duration(now), From: t.State, To: t.State, Stopping: true, Cause: cause})
+		return t.Stop(int64(l.c.cfg.DrainTimeout), now)
+	})
+}
+
+// release is what follows once no work is under way.
+func (l *Lease) release(ctx context.Context) error {
+	trust := l.step(core.Trust.Released)
+	if trust.State == lastword.HolderReleased {
+		return l.sendRelease(ctx)
+	}
+	if trust.End == core.TrustMaxHold {
+		l.giveBack(ctx, trust)
+	}
+	return &lastword.Error{Code: lastword.CodeNotHolder, Op: "release", Resource: l.tenure.Resource, Err: l.why(), Message: "the lease had ended"}
+}
+
+// giveBack tells the authority, as well as it can, that a lease which reached its
+// longest hold is not in use any more. Not earlier: the work may have gone on.
+func (l *Lease) giveBack(ctx context.Context, trust core.Trust) {
+	if l.c.now() >= trust.Until {
+		return
+	}
+	if err := l.sendRelease(ctx); err != nil {
+		l.c.cfg.Logger.Debug("no release after the longest hold; the lease lapses by itself", "resource", l.tenure.Resource, "error", err)
+	}
 }
 
 func (l *Lease) working() bool {
@@ -86,13 +140,23 @@ func (l *Lease) working() bool {
 func (l *Lease) sendRelease(ctx context.Context) error {
 	select {
 	case l.releasing <- struct{}{}:
-		defer func() { <-l.releasing }()
-	case <-ctx.Done():
-		return l.unknown("release", ctx.Err()) // another call is sending it
+	default:
+		select {
+		case l.releasing <- struct{}{}:
+		case <-ctx.Done():
+			return l.unknown("release", ctx.Err()) // another call is sending it
+		}
 	}
-	if l.answered {
+	defer func() { <-l.releasing }()
+	switch err := ctx.Err(); {
+	case l.answered:
 		return l.answer
+	case err != nil && l.sent:
+		return l.unknown("release", err)
+	case err != nil:
+		return l.notReleased("nothing was sent; the lease lapses by itself", err)
 	}
+	l.sent = true
 	// Past the deadline the tenure is over whether the release arrives or not.
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(l.step(core.Trust.At).Until-l.c.now()))
 	defer cancel()
@@ -111,19 +175,6 @@ func (l *Lease) sendRelease(ctx context.Context) error {
 // the time of the clean-up with one try.
 func (l *Lease) callTimeout() time.Duration {
 	return min(max(l.c.cfg.callTimeout(l.tenure.TTL), time.Second), l.c.cfg.CleanupTimeout/4)
-}
-
-// releaseAfterMaxHold tells the authority, as well as it can, that a lease which
-// reached its longest hold is not needed any more.
-func (l *Lease) releaseAfterMaxHold() {
-	if l.step(core.Trust.At).End != core.TrustMaxHold {
-		return
-	}
-	ctx, cancel := l.c.cleanup(context.Background())
-	defer cancel()
-	if err := l.sendRelease(ctx); err != nil {
-		l.c.cfg.Logger.Debug("no release after the longest hold; the lease lapses by itself", "resource", l.tenure.Resource, "error", err)
-	}
 }
 
 // Complete stores the result of the tenure at the authority, at most
@@ -165,7 +216,8 @@ func (l *Lease) Complete(ctx context.Context, result []byte) error {
 	case answerOf(err) != refused:
 		return l.open("complete", err)
 	case tenureGone(err):
-		l.step(core.Trust.Refused)
+		how := howGone(err, l.tenure.TenureRef)
+		l.step(func(t core.Trust, now int64) core.Trust { return t.Ended(how, now) })
 	}
 	return err
 }

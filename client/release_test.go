@@ -70,6 +70,30 @@ func TestReleaseThatNobodyAnswersIsUnknownUntilTheDeadlineMakesItMoot(t *testing
 	})
 }
 
+func TestReleaseWithAContextThatHasEndedLeavesTheLeaseToLapse(t *testing.T) { // R28
+	inBubble(t, func(t *testing.T, w *world) {
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 50 {
+			l := w.lease(w.client(client.Config{}), client.AcquireOptions{})
+			err := l.Release(ended)
+			wantIs(t, err, lastword.ErrUnavailable, context.Canceled)
+			wantNot(t, err, lastword.ErrUnknownOutcome)
+			wantState(t, l, lastword.HolderReleased)
+			if w.count("release") != 0 || w.held(doc) != l.Fence() {
+				t.Fatal("a release was sent")
+			}
+			time.Sleep(ttl)
+		}
+		l := w.lease(w.client(client.Config{}), client.AcquireOptions{})
+		w.suffer(only("release", 9, fault{loseReply: true}))
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wantIs(t, l.Release(short), lastword.ErrUnknownOutcome)
+		wantIs(t, l.Release(ended), lastword.ErrUnknownOutcome) // one was sent before
+	})
+}
+
 func TestReleaseOfAnExpiredLeaseIsMoot(t *testing.T) { // R6
 	inBubble(t, func(t *testing.T, w *world) {
 		l := w.lease(w.client(client.Config{}), client.AcquireOptions{})

@@ -13,12 +13,14 @@ import (
 //
 // The context of work is the lease's ([Lease.Context]); it ends too when ctx does.
 // Work must return once it has ended: the lease is renewed, and nobody else gets
-// the resource, until it does; only the longest hold, the end of trust and the
-// close of the client come before that.
+// the resource, until it does, for [Config.DrainTimeout] at most; after that it is
+// not released but left to lapse (R28). The longest hold, and the end of trust, may
+// come before that.
 //
 // The error joins what work returned and what became of the lease: if it was lost
 // while work ran, an error that matches [lastword.ErrNotHolder] and the cause
-// ([ErrExpired], [ErrRefused], [ErrMaxHold]), even if work returned nil.
+// ([ErrExpired], [ErrRefused], [ErrMaxHold], [ErrOverrun]), even if work returned
+// nil.
 func (c *Client) Run(ctx context.Context, resource lastword.Resource, o AcquireOptions, work func(ctx context.Context, l *Lease) error) (err error) {
 	if work == nil {
 		return invalid("run", resource, "no work")
@@ -28,7 +30,10 @@ func (c *Client) Run(ctx context.Context, resource lastword.Resource, o AcquireO
 		return err
 	}
 	inner, cancel := context.WithCancelCause(l.ctx)
-	unhook := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	unhook := context.AfterFunc(ctx, func() {
+		cancel(context.Cause(ctx))
+		l.stop(context.Cause(ctx))
+	})
 	// Deferred, so that a panic of work passes through.
 	defer func() {
 		unhook()
@@ -43,7 +48,5 @@ func (c *Client) Run(ctx context.Context, resource lastword.Resource, o AcquireO
 func (l *Lease) endRun() error {
 	ctx, cancel := l.c.cleanup(context.Background())
 	defer cancel()
-	err := l.release(ctx, true)
-	l.releaseAfterMaxHold()
-	return err
+	return l.release(ctx)
 }

@@ -114,10 +114,10 @@ func TestTheCallersContextEndsTheWorkNotTheLease(t *testing.T) { // R28, KF-14
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(errWork) })
-		err := w.client(client.Config{}).Run(ctx, doc, client.AcquireOptions{}, func(ctx context.Context, l *client.Lease) error {
+		err := w.client(client.Config{DrainTimeout: time.Minute}).Run(ctx, doc, client.AcquireOptions{}, func(ctx context.Context, l *client.Lease) error {
 			<-ctx.Done()
 			wantIs(t, context.Cause(ctx), errWork)
-			time.Sleep(40 * time.Second) // draining: the lease is still kept
+			time.Sleep(40 * time.Second) // the lease is kept meanwhile
 			wantState(t, l, lastword.HolderHeld)
 			return context.Cause(ctx)
 		})
@@ -133,7 +133,7 @@ func TestReleaseWaitsForTheWork(t *testing.T) { // R28, KF-14 (1)
 	inBubble(t, func(t *testing.T, w *world) {
 		leases, done := make(chan *client.Lease), make(chan error, 1)
 		go func() {
-			done <- w.client(client.Config{}).Run(context.Background(), doc, client.AcquireOptions{TTL: 9 * time.Second}, func(ctx context.Context, l *client.Lease) error {
+			done <- w.client(client.Config{DrainTimeout: 30 * time.Second}).Run(context.Background(), doc, client.AcquireOptions{TTL: 9 * time.Second}, func(ctx context.Context, l *client.Lease) error {
 				leases <- l
 				<-ctx.Done()
 				wantIs(t, context.Cause(ctx), client.ErrReleased)

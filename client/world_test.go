@@ -49,6 +49,9 @@ func (w *world) client(cfg client.Config) *client.Client {
 		start := time.Now()
 		cfg.Elapsed = func() time.Duration { return time.Since(start) }
 	}
+	if cfg.Jitter == nil {
+		cfg.Jitter = func() float64 { return 0 }
+	}
 	c, err := client.New(w.fake, cfg)
 	if err != nil {
 		w.t.Fatal(err)
@@ -98,7 +101,11 @@ func wantNot(t *testing.T, err error, targets ...error) {
 // wantEnd waits for the end of the lease's context and says when it was.
 func wantEnd(t *testing.T, l *client.Lease, cause error) time.Time {
 	t.Helper()
-	<-l.Context().Done()
+	select {
+	case <-l.Context().Done():
+	case <-time.After(time.Hour):
+		t.Fatalf("the lease has not ended within an hour, want %v", cause)
+	}
 	wantIs(t, context.Cause(l.Context()), cause)
 	return time.Now()
 }

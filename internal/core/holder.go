@@ -8,11 +8,14 @@ type TrustEnd uint8
 // The ends of trust.
 const (
 	TrustGoesOn   TrustEnd = iota
-	TrustLapsed            // the local deadline passed
-	TrustRefused           // the authority said that the tenure is not the current one
+	TrustLapsed            // the local deadline passed, or the authority said that it lapsed there
+	TrustRefused           // the authority said that the tenure is not the current one, not why
 	TrustReleased          // the holder gave the tenure up
 	TrustMaxHold           // held for as long as the holder was told to
 	TrustOverrun           // given up, but the work did not stop: left to lapse
+	TrustUnknown           // the local deadline passed in OWNERSHIP_UNKNOWN
+	TrustRevoked           // the authority said that an operator revoked the tenure
+	TrustCanceled          // the authority said that its owner cancelled the attempt
 )
 
 // Trust is what a holder knows of its tenure (protocol §7, R25, R26). It is a
@@ -22,6 +25,11 @@ const (
 // A transition first lets the time up to now take effect, so that nothing which
 // arrives at or after the local deadline can revive a tenure. EXPIRED and RELEASED
 // are final.
+//
+// Two kinds of messages keep trust up, each at most one at a time: renewals ([Trust.Ask],
+// then Renewed, Unclear or Refused), and beside them, in OWNERSHIP_UNKNOWN, questions
+// ([Trust.Query], then Told or Untold). What was sent earlier never undoes what the
+// answer to a later message said.
 type Trust struct {
 	State lastword.HolderState
 	End   TrustEnd
@@ -31,11 +39,20 @@ type Trust struct {
 	Call    int64 // time-out of one renewal
 	MaxHold int64 // longest time from the first HELD on; 0 is no limit
 
+	Early int64 // how much before its third of the TTL a renewal is sent, see TrustGrant
+
 	Until int64 // trusted while now < Until; counts from the first HELD on
 	Limit int64 // where MaxHold ends; set with the first HELD, 0 is none
-	Due   int64 // when the next renewal is sent
-	Sent  int64 // just before the newest renewal was sent
-	Open  bool  // that renewal has no answer yet
+	Drain int64 // where the time of the work to stop ends, 0 is none
+	Known int64 // just before the newest message was sent whose answer was taken
+
+	Due  int64 // when the next renewal is sent
+	Sent int64 // just before the newest renewal was sent
+	Open bool  // that renewal has no answer yet
+
+	Query   int64 // when the next question is sent, while OWNERSHIP_UNKNOWN
+	Queried int64 // just before the newest question was sent
+	Asking  bool  // that question has no answer yet
 }
 
 // TrustBound is what the holder may have to take off a TTL (R25).
@@ -61,6 +78,10 @@ type TrustGrant struct {
 	Bound     TrustBound
 	Call      int64 // time-out of one renewal; 0 is TrustCall of the TTL
 	MaxHold   int64 // 0 is no limit
+	// Early spreads the renewals of tenures that began together: thousandths of a
+	// twelfth of the TTL, 0 to 999, by which the first renewal is sent before its
+	// time. The later ones count from there.
+	Early int64
 }
 
 // TrustRenew is the interval of renewals, TrustCall the time-out of one, and
@@ -79,7 +100,10 @@ func TrustRetry(ttl int64) int64 { return max(ttl/12, 1) }
 // still to be trusted; else it is REQUESTED, with a renewal due at once that has
 // to confirm it (R25).
 func NewTrust(g TrustGrant, now int64) Trust {
-	t := Trust{State: lastword.HolderRequested, Bound: g.Bound, TTL: g.TTL, Call: g.Call, MaxHold: g.MaxHold, Due: now}
+	t := Trust{
+		State: lastword.HolderRequested, Bound: g.Bound, TTL: g.TTL, Call: g.Call, MaxHold: g.MaxHold,
+		Early: min(max(g.Early, 0), 999), Due: now, Known: g.Base,
+	}
 	if t.Call <= 0 || t.Call > TrustCall(g.TTL) {
 		t.Call = TrustCall(g.TTL)
 	}
@@ -93,23 +117,37 @@ func NewTrust(g TrustGrant, now int64) Trust {
 	return t.held(g.Base, now)
 }
 
-// At lets the time up to now take effect: the local deadline, the end of the
-// longest hold, and the time-out of the open renewal.
+// At lets the time up to now take effect, in the order of the moments: the time-out
+// of the open renewal, then the local deadline, the end of the longest hold, and the
+// end of the drain. Looking more often gives nothing else than looking once.
 func (t Trust) At(now int64) Trust {
 	if t.Final() || t.State == lastword.HolderRequested {
 		return t
 	}
-	limited := t.Limit != 0 && now >= t.Limit
-	lapsed := now >= t.Until
-	switch {
-	case limited && (!lapsed || t.Limit < t.Until):
-		return t.over(lastword.HolderExpired, TrustMaxHold)
-	case lapsed:
-		return t.over(lastword.HolderExpired, TrustLapsed)
-	case t.State == lastword.HolderRenewing && t.Open && now >= t.Sent+t.Call:
-		t.State = lastword.HolderUnknown
+	end, why := t.end()
+	if out := t.Sent + t.Call; t.State == lastword.HolderRenewing && t.Open && now >= out && out < end {
+		t.State, t.Query = lastword.HolderUnknown, out
+		end, why = t.end()
 	}
-	return t
+	if now < end {
+		return t
+	}
+	return t.over(lastword.HolderExpired, why)
+}
+
+// end is when trust ends if nothing else happens, and why.
+func (t Trust) end() (int64, TrustEnd) {
+	at, why := t.Until, TrustLapsed
+	if t.State == lastword.HolderUnknown {
+		why = TrustUnknown
+	}
+	if t.Limit != 0 && t.Limit < at {
+		at, why = t.Limit, TrustMaxHold
+	}
+	if t.Drain != 0 && t.Drain < at {
+		at, why = t.Drain, TrustOverrun
+	}
+	return at, why
 }
 
 // Ask notes that a renewal is about to be sent. An OWNERSHIP_UNKNOWN stays until
@@ -136,7 +174,11 @@ func (t Trust) Renewed(ttl, remaining, now int64) Trust {
 	}
 	t.TTL = ttl
 	t.Call = min(t.Call, TrustCall(ttl))
-	t.Until = t.until(t.Sent, remaining)
+	until := t.until(t.Sent, remaining)
+	if t.Sent < t.Known {
+		until = max(until, t.Until) // a question that was sent later was answered first
+	}
+	t.Until = until
 	if now >= t.Until {
 		if t.State != lastword.HolderRequested {
 			return t.At(now)
@@ -152,19 +194,46 @@ func (t Trust) Unclear(pause, now int64) Trust {
 	if t = t.At(now); t.Final() || !t.Open {
 		return t
 	}
-	if t.State != lastword.HolderRequested {
-		t.State = lastword.HolderUnknown
+	if t.State.Admits() && t.Sent >= t.Known {
+		t.State, t.Query = lastword.HolderUnknown, now
 	}
 	t.Open, t.Due = false, now+min(pause, TrustRetry(t.TTL))
 	return t
 }
 
 // Refused takes the authority's word that the tenure is not the current one.
-func (t Trust) Refused(now int64) Trust {
+func (t Trust) Refused(now int64) Trust { return t.Ended("", now) }
+
+// Ended is Refused where the authority also said how the tenure ended. What has
+// ended stays so: it does not matter when the question was sent.
+func (t Trust) Ended(how lastword.State, now int64) Trust {
 	if t = t.At(now); t.Final() {
 		return t
 	}
-	return t.over(lastword.HolderExpired, TrustRefused)
+	why := TrustRefused
+	switch how {
+	case lastword.StateExpired:
+		why = TrustLapsed
+	case lastword.StateRevoked:
+		why = TrustRevoked
+	case lastword.StateCanceled:
+		why = TrustCanceled
+	case lastword.StateReleased, lastword.StateFree, lastword.StateHeld, lastword.StatePending:
+		// Somebody else released it in the holder's name, or nobody knows how.
+	}
+	return t.over(lastword.HolderExpired, why)
+}
+
+// Stop gives the work limit to stop: what has not been given up until then is
+// overrun (R28). The earliest one counts.
+func (t Trust) Stop(limit, now int64) Trust {
+	if t = t.At(now); t.Final() {
+		return t
+	}
+	if end := now + limit; t.Drain == 0 || end < t.Drain {
+		t.Drain = end
+	}
+	return t.At(now)
 }
 
 // Released gives the tenure up. What has expired stays EXPIRED.
@@ -195,15 +264,30 @@ func (t Trust) Wake() (int64, bool) {
 	if t.Final() || t.State == lastword.HolderRequested {
 		return 0, false
 	}
-	next := t.Until
-	if t.Limit != 0 {
-		next = min(next, t.Limit)
-	}
+	next, _ := t.end()
 	if t.State == lastword.HolderRenewing && t.Open {
 		next = min(next, t.Sent+t.Call)
 	}
 	return next, true
 }
+
+// Next is the next moment at which something has to be done: At changes something,
+// a renewal is due, or a question is. False if there is none.
+func (t Trust) Next() (int64, bool) {
+	next, ok := t.Wake()
+	if !t.Final() && !t.Open {
+		if !ok || t.Due < next {
+			next, ok = t.Due, true
+		}
+	}
+	if t.State == lastword.HolderUnknown && !t.Asking {
+		next = min(next, t.Query)
+	}
+	return next, ok
+}
+
+// RenewalDue reports whether a renewal is to be sent at now.
+func (t Trust) RenewalDue(now int64) bool { return !t.Final() && !t.Open && now >= t.Due }
 
 // until is R25: base + remaining − margin. More than the TTL cannot remain.
 func (t Trust) until(base, remaining int64) int64 {
@@ -211,8 +295,12 @@ func (t Trust) until(base, remaining int64) int64 {
 }
 
 func (t Trust) held(base, now int64) Trust {
-	t.State, t.Open = lastword.HolderHeld, false
 	t.Due = base + TrustRenew(t.TTL)
+	if t.State == lastword.HolderRequested {
+		t.Due -= TrustRetry(t.TTL) / 1000 * t.Early
+	}
+	t.State, t.Open = lastword.HolderHeld, false
+	t.Known = max(t.Known, base)
 	if t.MaxHold > 0 && t.Limit == 0 {
 		t.Limit = now + t.MaxHold
 	}
@@ -220,6 +308,6 @@ func (t Trust) held(base, now int64) Trust {
 }
 
 func (t Trust) over(s lastword.HolderState, why TrustEnd) Trust {
-	t.State, t.End, t.Open = s, why, false
+	t.State, t.End, t.Open, t.Asking = s, why, false, false
 	return t
 }

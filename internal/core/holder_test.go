@@ -131,7 +131,7 @@ func TestOpenQuestionsEndInUnknownThenHeldOrExpired(t *testing.T) { // R26, KF-1
 	if x := re.Refused(17 * sec); x.State != lastword.HolderExpired || x.End != core.TrustRefused {
 		t.Errorf("a refusal: got %s (%d)", x.State, x.End)
 	}
-	if x := re.At(g.Until); x.State != lastword.HolderExpired || x.End != core.TrustLapsed {
+	if x := re.At(g.Until); x.State != lastword.HolderExpired || x.End != core.TrustUnknown {
 		t.Errorf("no answer until the deadline: got %s (%d)", x.State, x.End)
 	}
 	if x := re.Renewed(30*sec, 0, 17*sec); x.State != lastword.HolderUnknown {
