@@ -160,8 +160,8 @@ func (a *agent) tooLate(ctx context.Context, lease *client.Lease, task int, answ
 	return nil
 }
 
-// hang is an authority whose renewals find no way while it hangs, as for a process that
-// is stopped.
+// hang is an authority to which a holder finds no way to keep its lease while it hangs,
+// as for a process that is stopped.
 type hang struct {
 	client.Authority
 	mu      sync.Mutex
@@ -179,12 +179,28 @@ func (h *hang) set(on bool) {
 
 // Renew implements [client.Authority].
 func (h *hang) Renew(ctx context.Context, ref lastword.TenureRef) (lastword.Tenure, error) {
+	if err := h.wait(ctx); err != nil {
+		return lastword.Tenure{}, err
+	}
+	return h.Authority.Renew(ctx, ref)
+}
+
+// Status implements [client.Authority].
+func (h *hang) Status(ctx context.Context, q lastword.StatusQuery) (lastword.Status, error) {
+	if err := h.wait(ctx); err != nil {
+		return lastword.Status{}, err
+	}
+	return h.Authority.Status(ctx, q)
+}
+
+// wait fails at the end of ctx while it hangs.
+func (h *hang) wait(ctx context.Context) error {
 	h.mu.Lock()
 	hanging := h.hanging
 	h.mu.Unlock()
 	if hanging {
 		<-ctx.Done()
-		return lastword.Tenure{}, ctx.Err()
+		return ctx.Err()
 	}
-	return h.Authority.Renew(ctx, ref)
+	return nil
 }
