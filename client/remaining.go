@@ -7,8 +7,8 @@ import (
 )
 
 // Remaining is how long the lease may still be relied on if nothing more is heard of
-// the authority: until the local deadline, or the end of the longest hold where that
-// is sooner (R25). 0 once the lease is EXPIRED or RELEASED. Every renewal makes it
+// the authority: until the local deadline, or the end of the longest hold or of the
+// drain where that is sooner (R25, R28). 0 once the lease is EXPIRED or RELEASED. Every renewal makes it
 // longer. It compares with the clock, and does no I/O.
 //
 // Who needs time to stop, beyond the end of the context, begins that much earlier.
@@ -21,9 +21,5 @@ func (l *Lease) Remaining() time.Duration {
 	if trust.Final() {
 		return 0
 	}
-	until := trust.Until
-	if trust.Limit != 0 {
-		until = min(until, trust.Limit)
-	}
-	return time.Duration(until - now)
+	return time.Duration(trust.Ends() - now)
 }

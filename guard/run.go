@@ -37,7 +37,9 @@ type Exit struct {
 	// Ran says that the command was started.
 	Ran bool
 	// Unreleased is why the release of the lease was not confirmed after the command
-	// had ended by itself; it lapses. nil otherwise.
+	// had ended by itself; nil if it was. What matches [lastword.ErrNotHolder] says
+	// that the lease was over before the command, which this process did not notice in
+	// time because it was stopped. Otherwise the lease lapses.
 	Unreleased error
 }
 
@@ -155,20 +157,29 @@ func leaveToLapse(l *client.Lease) {
 // lost is the error of a command that was ended for the sake of its lease. Without a
 // cause the end was only foreseen.
 func (r *run) lost(cause error) error {
-	e := &lastword.Error{
-		Code: lastword.CodeNotHolder, Op: op, Resource: r.o.Resource, Message: "the command was ended",
-		Err: client.ErrExpired, Hint: "no renewal was answered in time: the authority was not reached, or this process was stopped",
+	e := &lastword.Error{Code: lastword.CodeNotHolder, Op: op, Resource: r.o.Resource, Message: "the command was ended"}
+	if cause == nil {
+		e.Message, cause = "the command was ended before the lease expired", client.ErrExpired
 	}
-	switch {
-	case errors.Is(cause, client.ErrRefused):
-		e.Err, e.Hint = client.ErrRefused, "it was revoked or had lapsed there"
-	case errors.Is(cause, client.ErrMaxHold):
-		e.Err, e.Hint = client.ErrMaxHold, "raise max-hold if the command may take longer"
-	case errors.Is(cause, client.ErrReleased):
-		e.Err, e.Hint = client.ErrReleased, "the client was closed"
-	case cause == nil:
-		e.Message = "the command was ended before the lease expired"
+	const silence = "no renewal was answered in time: the authority was not reached, or this process was stopped"
+	for _, c := range []struct {
+		err  error
+		hint string
+	}{
+		{client.ErrRevoked, ""},
+		{client.ErrAttemptCanceled, ""},
+		{client.ErrRefused, "it had ended there"},
+		{client.ErrMaxHold, "raise max-hold if the command may take longer"},
+		{client.ErrReleased, "the client was closed"},
+		{client.ErrUnknownTooLong, silence},
+		{client.ErrExpired, silence},
+	} {
+		if errors.Is(cause, c.err) {
+			e.Err, e.Hint = c.err, c.hint
+			return e
+		}
 	}
+	e.Err = cause
 	return e
 }
 
@@ -217,6 +228,7 @@ func (r *run) interrupted(sig syscall.Signal, err error) (Exit, error) {
 // waiting ends an acquire when a signal says so.
 type waiting struct {
 	cancel  context.CancelCauseFunc
+	unhook  func() bool
 	stop    chan struct{}
 	stopped chan struct{}
 	over    bool
@@ -225,9 +237,12 @@ type waiting struct {
 
 var errSignal = errors.New("a signal")
 
+// beginWait gives the context of the acquire. Once there is a lease the caller's context
+// must not reach the client: it would give the work a time of its own to stop.
 func (r *run) beginWait() (context.Context, *waiting) {
-	ctx, cancel := context.WithCancelCause(r.ctx)
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.ctx))
 	w := &waiting{cancel: cancel, stop: make(chan struct{}), stopped: make(chan struct{})}
+	w.unhook = context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })
 	go w.listen(r.o.Signals)
 	return ctx, w
 }
@@ -257,6 +272,7 @@ func (w *waiting) listen(signals <-chan os.Signal) {
 func (w *waiting) end() {
 	if !w.over {
 		w.over = true
+		w.unhook()
 		close(w.stop)
 	}
 	<-w.stopped

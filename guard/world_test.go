@@ -101,7 +101,7 @@ type spy struct {
 	releases  int
 	released  time.Time
 	onRelease func()
-	mute      bool // renewals get no answer
+	mute      bool // renewals and questions about a tenure get no answer
 }
 
 func (s *spy) Renew(ctx context.Context, ref lastword.TenureRef) (lastword.Tenure, error) {
@@ -114,6 +114,17 @@ func (s *spy) Renew(ctx context.Context, ref lastword.TenureRef) (lastword.Tenur
 		return lastword.Tenure{}, &lastword.Error{Code: lastword.CodeUnknown, Err: ctx.Err()}
 	}
 	return s.Authority.Renew(ctx, ref)
+}
+
+func (s *spy) Status(ctx context.Context, q lastword.StatusQuery) (lastword.Status, error) {
+	s.mu.Lock()
+	mute := s.mute && q.LeaseID != ""
+	s.mu.Unlock()
+	if mute {
+		<-ctx.Done()
+		return lastword.Status{}, &lastword.Error{Code: lastword.CodeUnavailable, Err: ctx.Err()}
+	}
+	return s.Authority.Status(ctx, q)
 }
 
 func (s *spy) Release(ctx context.Context, ref lastword.TenureRef) error {

@@ -122,6 +122,8 @@ func (x *execution) ended(exit guard.Exit, err error) error {
 	switch {
 	case err != nil:
 		return &execError{code: exit.Code, err: x.remote.unreached(named(err, "exec", x.o.Resource))}
+	case errors.Is(exit.Unreleased, lastword.ErrNotHolder):
+		return &execError{code: exit.Code, err: fmt.Errorf("exec %s: the lease was over before the command had ended: %w", x.o.Resource, exit.Unreleased)}
 	case exit.Unreleased != nil:
 		return &execError{code: exit.Code, err: fmt.Errorf("exec %s: the lease was not released and lapses by itself: %w", x.o.Resource, exit.Unreleased)}
 	case exit.Code != 0:

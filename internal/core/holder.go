@@ -135,6 +135,13 @@ func (t Trust) At(now int64) Trust {
 	return t.over(lastword.HolderExpired, why)
 }
 
+// Ends is when trust ends if nothing else is heard. It is for a trust that is neither
+// REQUESTED nor final.
+func (t Trust) Ends() int64 {
+	at, _ := t.end()
+	return at
+}
+
 // end is when trust ends if nothing else happens, and why.
 func (t Trust) end() (int64, TrustEnd) {
 	at, why := t.Until, TrustLapsed

@@ -1,0 +1,74 @@
+// Package examples_test runs the examples as a user does.
+package examples_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// run starts an example with one command, in a directory for temporary files that has to
+// be empty afterwards, and gives what it printed.
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds a program; runs without the race detector")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	temp := t.TempDir()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+temp, "CGO_ENABLED=0")
+	// A group of its own: whatever it leaves is found, and ended.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); err == nil {
+		t.Errorf("%s left a process behind", name)
+	}
+	left, err := filepath.Glob(temp + "/*")
+	if err != nil || len(left) > 0 {
+		t.Errorf("%s left behind: %v, %v", name, left, err)
+	}
+	return string(out)
+}
+
+func wantInOrder(t *testing.T, out string, texts ...string) {
+	t.Helper()
+	rest := out
+	for _, text := range texts {
+		at := strings.Index(rest, text)
+		if at < 0 {
+			t.Fatalf("no %q, or not in this order:\n%s", text, out)
+		}
+		rest = rest[at+len(text):]
+	}
+}
+
+func TestTheNightlyJobRunsWithOneCommand(t *testing.T) {
+	t.Parallel()
+	wantInOrder(t, run(t, "./nightly/run.sh"),
+		"== the job of one night", "APPLIED     nightly/report\noperation   report-2026-07-18",
+		"== the same night once more", "REPLAYED    nightly/report",
+		"== a host freezes", "APPLIED     nightly/report\noperation   report-2026-07-20",
+		"== it thaws", "STALE_OWNER",
+		"== what the fence has seen", "refused         1 STALE_OWNER", "no receipt  report-2026-07-19",
+		"== done",
+	)
+}
+
+func TestTheWorkerPoolRunsWithOneCommand(t *testing.T) {
+	t.Parallel()
+	wantInOrder(t, run(t, "go", "run", "./workerpool"),
+		"agent-1 hangs", "agent-1 wakes up: its lease says NOT_HOLDER", "the database says STALE_OWNER",
+		"12 tasks, 12 results, each of them once",
+	)
+}
