@@ -1,3 +1,5 @@
+//go:build linux
+
 package guard_test
 
 import (
@@ -141,11 +143,13 @@ type network struct {
 	t      *testing.T
 	addr   string   // of the authority, as seen from there
 	inside []string // starts a command there
-	router string
+	router string   // namespaces
 	there  string
+
+	us, holder string // addresses
 }
 
-var networks sync.Mutex // its addresses are fixed
+var networks sync.Mutex // a process has addresses for one
 
 func newNetwork(t *testing.T, target string) *network {
 	t.Helper()
@@ -159,29 +163,32 @@ func newNetwork(t *testing.T, target string) *network {
 	t.Cleanup(networks.Unlock)
 	id := fmt.Sprintf("lw%d", os.Getpid())
 	n := &network{t: t, router: id + "r", there: id + "h"}
+	number := os.Getpid() % 128 * 2
+	near, far := fmt.Sprintf("10.213.%d.", number), fmt.Sprintf("10.213.%d.", number+1)
+	n.us, n.holder = near+"1", far+"2"
 	if out, err := exec.Command("ip", "netns", "add", n.router).CombinedOutput(); err != nil {
 		t.Skipf("network namespaces cannot be made here: %v: %s", err, out)
 	}
 	t.Cleanup(func() { n.ip("netns", "del", n.router) })
 	n.ip("netns", "add", n.there)
 	t.Cleanup(func() { n.ip("netns", "del", n.there) })
-	// 10.213.1.1 here – .2 router, router 10.213.2.1 – .2 holder
+	// here near.1 – near.2 router far.1 – far.2 holder
 	n.ip("link", "add", id+"a", "type", "veth", "peer", "name", id+"b", "netns", n.router)
 	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", id+"a").Run() }) // goes with the router
 	n.ip("-n", n.router, "link", "add", id+"c", "type", "veth", "peer", "name", id+"d", "netns", n.there)
-	n.ip("addr", "add", "10.213.1.1/24", "dev", id+"a")
+	n.ip("addr", "add", near+"1/24", "dev", id+"a")
 	n.ip("link", "set", id+"a", "up")
-	n.ip("-n", n.router, "addr", "add", "10.213.1.2/24", "dev", id+"b")
+	n.ip("-n", n.router, "addr", "add", near+"2/24", "dev", id+"b")
 	n.ip("-n", n.router, "link", "set", id+"b", "up")
-	n.ip("-n", n.router, "addr", "add", "10.213.2.1/24", "dev", id+"c")
+	n.ip("-n", n.router, "addr", "add", far+"1/24", "dev", id+"c")
 	n.ip("-n", n.router, "link", "set", id+"c", "up")
-	n.ip("-n", n.there, "addr", "add", "10.213.2.2/24", "dev", id+"d")
+	n.ip("-n", n.there, "addr", "add", far+"2/24", "dev", id+"d")
 	n.ip("-n", n.there, "link", "set", id+"d", "up")
-	n.ip("-n", n.there, "route", "add", "default", "via", "10.213.2.1")
-	n.ip("route", "add", "10.213.2.0/24", "via", "10.213.1.2")
+	n.ip("-n", n.there, "route", "add", "default", "via", far+"1")
+	n.ip("route", "add", far+"0/24", "via", near+"2")
 	n.ip("netns", "exec", n.router, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
 	n.inside = []string{"ip", "netns", "exec", n.there}
-	n.addr = relay(t, "10.213.1.1:0", target)
+	n.addr = relay(t, n.us+":0", target)
 	return n
 }
 
@@ -194,14 +201,14 @@ func (n *network) ip(args ...string) {
 
 func (n *network) lose() {
 	n.t.Helper()
-	n.ip("-n", n.router, "route", "add", "blackhole", "10.213.1.1/32")
-	n.ip("-n", n.router, "route", "add", "blackhole", "10.213.2.2/32")
+	n.ip("-n", n.router, "route", "add", "blackhole", n.us+"/32")
+	n.ip("-n", n.router, "route", "add", "blackhole", n.holder+"/32")
 }
 
 func (n *network) heal() {
 	n.t.Helper()
-	n.ip("-n", n.router, "route", "del", "blackhole", "10.213.1.1/32")
-	n.ip("-n", n.router, "route", "del", "blackhole", "10.213.2.2/32")
+	n.ip("-n", n.router, "route", "del", "blackhole", n.us+"/32")
+	n.ip("-n", n.router, "route", "del", "blackhole", n.holder+"/32")
 }
 
 // relay carries connections to target, which listens on loopback alone.
