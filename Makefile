@@ -123,12 +123,13 @@ need-race:
 	missing=''; \
 	command -v git >/dev/null || missing="$$missing git"; \
 	command -v "$$(CGO_ENABLED=1 $(GO) env CC)" >/dev/null || missing="$$missing gcc libc6-dev"; \
+	[ "$$(id -u)" != 0 ] || [ "$$(uname)" != Linux ] || command -v ip >/dev/null || missing="$$missing iproute2"; \
 	[ -n "$$missing" ] || exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		echo "--- installing$$missing"; \
 		apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
 	else \
-		echo "make test needs$$missing (the race detector is built with a C compiler); as root: apt-get install$$missing" >&2; exit 1; \
+		echo "make test needs$$missing (the race detector is built with a C compiler, silent loss with network namespaces); as root: apt-get install$$missing" >&2; exit 1; \
 	fi
 
 need-spin:

@@ -114,7 +114,11 @@ func NewTrust(g TrustGrant, now int64) Trust {
 	if t.Until-now < g.TTL/3 {
 		return t
 	}
-	return t.held(g.Base, now)
+	t = t.held(g.Base, now)
+	if g.Remaining < g.TTL { // a repeated grant: a third of what is left, not of the TTL
+		t.Due = min(t.Due, now+(t.Until-now)/3)
+	}
+	return t
 }
 
 // At lets the time up to now take effect, in the order of the moments: the time-out

@@ -219,3 +219,18 @@ func check(t *testing.T, h core.Trust, now int64, local func(int64) int64, deadl
 		}
 	}
 }
+
+// TestR25ARepeatedGrantIsRenewedInTime: what is left of it may end before a third of
+// the TTL has gone by.
+func TestR25ARepeatedGrantIsRenewedInTime(t *testing.T) {
+	const ttl = 30_000
+	for left := int64(ttl / 3); left < ttl; left += ttl / 30 {
+		trust := core.NewTrust(core.TrustGrant{TTL: ttl, Remaining: left, Base: 0}, 10)
+		if trust.State != lastword.HolderHeld {
+			continue // it is confirmed by a renewal at once
+		}
+		if rest := trust.Until - trust.Due; rest < (trust.Until-10)/2 {
+			t.Errorf("%d left: the first renewal is due at %d, trust ends at %d", left, trust.Due, trust.Until)
+		}
+	}
+}
