@@ -19,21 +19,21 @@ type door struct {
 
 	mu      sync.Mutex
 	calls   int
-	arrived []string                  // request ids in the order of their first arrival
+	arrived map[string]time.Time      // when each request id came first, in the bubble's time
 	granted map[lastword.Token]string // by which request id
 	broken  chan struct{}             // closed: the acquires under way are cut off
 }
 
 func newDoor(a client.Authority) *door {
-	return &door{Authority: a, granted: map[lastword.Token]string{}, broken: make(chan struct{})}
+	return &door{Authority: a, arrived: map[string]time.Time{}, granted: map[lastword.Token]string{}, broken: make(chan struct{})}
 }
 
 func (d *door) Acquire(ctx context.Context, r lastword.AcquireRequest) (lastword.Tenure, error) {
 	d.mu.Lock()
 	d.calls++
 	broken := d.broken
-	if !slices.Contains(d.arrived, r.RequestID) {
-		d.arrived = append(d.arrived, r.RequestID)
+	if d.arrived[r.RequestID].IsZero() {
+		d.arrived[r.RequestID] = time.Now()
 	}
 	d.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
@@ -260,11 +260,13 @@ func checkTurns(t *testing.T, d *door, turns map[string][]time.Time, took time.D
 		order = append(order, fence)
 	}
 	slices.Sort(order)
-	last := -1
+	// Who came at one moment came in no order: time moves on in the bubble only when
+	// all of them stand in the queue.
+	var last time.Time
 	for _, fence := range order {
-		at := slices.Index(d.arrived, d.granted[fence])
-		if at < last {
-			t.Errorf("fence %s went to the request that came as number %d, after number %d", fence, at, last)
+		at := d.arrived[d.granted[fence]]
+		if at.Before(last) {
+			t.Errorf("fence %s went to a request that came %s before the one that was granted ahead of it", fence, last.Sub(at))
 		}
 		last = at
 	}

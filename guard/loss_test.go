@@ -167,7 +167,7 @@ func newNetwork(t *testing.T, target string) *network {
 	near, far := fmt.Sprintf("10.213.%d.", number), fmt.Sprintf("10.213.%d.", number+1)
 	n.us, n.holder = near+"1", far+"2"
 	if out, err := exec.Command("ip", "netns", "add", n.router).CombinedOutput(); err != nil {
-		t.Skipf("network namespaces cannot be made here: %v: %s", err, out)
+		t.Fatalf("root cannot make network namespaces here: %v: %s", err, out)
 	}
 	t.Cleanup(func() { n.ip("netns", "del", n.router) })
 	n.ip("netns", "add", n.there)
