@@ -791,6 +791,881 @@ func (x *StatusResponse) GetStatus() *Status {
 	return nil
 }
 
+// ListRequest asks for one page of resources, in byte order.
+type ListRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the resources begin with, byte by byte; segments are not looked at, so
+	// "doc/" lists below doc and "doc" lists docs, too. "" is all.
+	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// Where the page before ended. "" begins.
+	After string `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
+	// At most this many resources. 0 is 100; more than 1,000 is 1,000.
+	Limit uint32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Show the resources that nobody holds, too.
+	All           bool `protobuf:"varint,4,opt,name=all,proto3" json:"all,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRequest) Reset() {
+	*x = ListRequest{}
+	mi := &file_lastword_v1_authority_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRequest) ProtoMessage() {}
+
+func (x *ListRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lastword_v1_authority_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
+func (*ListRequest) Descriptor() ([]byte, []int) {
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ListRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *ListRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *ListRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+// ListResponse is one page.
+type ListResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The resources of this page. It can be empty although more follow.
+	Resources []*Status `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
+	// The after of the next page. "" if this was the last one.
+	Next          string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListResponse) Reset() {
+	*x = ListResponse{}
+	mi := &file_lastword_v1_authority_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListResponse) ProtoMessage() {}
+
+func (x *ListResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lastword_v1_authority_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
+func (*ListResponse) Descriptor() ([]byte, []int) {
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ListResponse) GetResources() []*Status {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *ListResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+// RevokeRequest names the tenure to end by its fence, never by resource alone.
+type RevokeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is held.
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// Of the tenure to end.
+	Fence uint64 `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"`
+	// Who ends it, for the audit log. Where callers are authenticated it may be left
+	// out, and it is refused if it is not the caller's own identity.
+	Operator string `protobuf:"bytes,3,opt,name=operator,proto3" json:"operator,omitempty"`
+	// Why, for the audit log: 1 to 512 bytes of UTF-8 without control characters.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeRequest) Reset() {
+	*x = RevokeRequest{}
+	mi := &file_lastword_v1_authority_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeRequest) ProtoMessage() {}
+
+func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lastword_v1_authority_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeRequest.ProtoReflect.Descriptor instead.
+func (*RevokeRequest) Descriptor() ([]byte, []int) {
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RevokeRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *RevokeRequest) GetFence() uint64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
+func (x *RevokeRequest) GetOperator() string {
+	if x != nil {
+		return x.Operator
+	}
+	return ""
+}
+
+func (x *RevokeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// RevokeResponse says that the tenure has ended.
+type RevokeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeResponse) Reset() {
+	*x = RevokeResponse{}
+	mi := &file_lastword_v1_authority_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeResponse) ProtoMessage() {}
+
+func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lastword_v1_authority_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
+func (*RevokeResponse) Descriptor() ([]byte, []int) {
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{15}
+}
+
+// WatchRequest says what to watch.
+type WatchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the resources begin with, as in ListRequest. "" is all.
+	Prefix        string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRequest) Reset() {
+	*x = WatchRequest{}
+	mi := &file_lastword_v1_authority_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRequest) ProtoMessage() {}
+
+func (x *WatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lastword_v1_authority_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
+func (*WatchRequest) Descriptor() ([]byte, []int) {
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *WatchRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+// WatchResponse shows one resource, or says that the picture is complete.
+type WatchResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A resource as it is. Its waiters are not followed: a change of their number
+	// alone is not shown.
+	Status *Status `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	// Every resource that was there when the watch began has been shown, and what
+	// follows are changes. It comes once, with no status.
+	Complete      bool `protobuf:"varint,2,opt,name=complete,proto3" json:"complete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchResponse) Reset() {
+	*x = WatchResponse{}
+	mi := &file_lastword_v1_authority_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchResponse) ProtoMessage() {}
+
+func (x *WatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lastword_v1_authority_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
+func (*WatchResponse) Descriptor() ([]byte, []int) {
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *WatchResponse) GetStatus() *Status {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+// SessionRequest is what one client process asks at once.
+type SessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Calls to begin.
+	Calls []*SessionCall `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
+	// Ids of calls whose callers have gone. They are ended as if the connection of a
+	// unary call had been cut, and answered nevertheless.
+	Withdrawn     []uint64 `protobuf:"varint,2,rep,packed,name=withdrawn,proto3" json:"withdrawn,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionRequest) Reset() {
+	*x = SessionRequest{}
+	mi := &file_lastword_v1_authority_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionRequest) ProtoMessage() {}
+
+func (x *SessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lastword_v1_authority_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
+func (*SessionRequest) Descriptor() ([]byte, []int) {
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *SessionRequest) GetCalls() []*SessionCall {
+	if x != nil {
+		return x.Calls
+	}
+	return nil
+}
+
+func (x *SessionRequest) GetWithdrawn() []uint64 {
+	if x != nil {
+		return x.Withdrawn
+	}
+	return nil
+}
+
+// SessionCall is one call in a session.
+type SessionCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Chosen by the client: above every id before it in this stream.
+	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// What is left until the caller stops listening. Absent is no limit but the
+	// authority's own.
+	Timeout *durationpb.Duration `protobuf:"bytes,2,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// What is asked.
+	//
+	// Types that are valid to be assigned to Request:
+	//
+	//	*SessionCall_Acquire
+	//	*SessionCall_Renew
+	//	*SessionCall_Release
+	//	*SessionCall_Complete
+	//	*SessionCall_Cancel
+	//	*SessionCall_Status
+	Request       isSessionCall_Request `protobuf_oneof:"request"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionCall) Reset() {
+	*x = SessionCall{}
+	mi := &file_lastword_v1_authority_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionCall) ProtoMessage() {}
+
+func (x *SessionCall) ProtoReflect() protoreflect.Message {
+	mi := &file_lastword_v1_authority_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionCall.ProtoReflect.Descriptor instead.
+func (*SessionCall) Descriptor() ([]byte, []int) {
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *SessionCall) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *SessionCall) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *SessionCall) GetRequest() isSessionCall_Request {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *SessionCall) GetAcquire() *AcquireRequest {
+	if x != nil {
+		if x, ok := x.Request.(*SessionCall_Acquire); ok {
+			return x.Acquire
+		}
+	}
+	return nil
+}
+
+func (x *SessionCall) GetRenew() *RenewRequest {
+	if x != nil {
+		if x, ok := x.Request.(*SessionCall_Renew); ok {
+			return x.Renew
+		}
+	}
+	return nil
+}
+
+func (x *SessionCall) GetRelease() *ReleaseRequest {
+	if x != nil {
+		if x, ok := x.Request.(*SessionCall_Release); ok {
+			return x.Release
+		}
+	}
+	return nil
+}
+
+func (x *SessionCall) GetComplete() *CompleteRequest {
+	if x != nil {
+		if x, ok := x.Request.(*SessionCall_Complete); ok {
+			return x.Complete
+		}
+	}
+	return nil
+}
+
+func (x *SessionCall) GetCancel() *CancelRequest {
+	if x != nil {
+		if x, ok := x.Request.(*SessionCall_Cancel); ok {
+			return x.Cancel
+		}
+	}
+	return nil
+}
+
+func (x *SessionCall) GetStatus() *StatusRequest {
+	if x != nil {
+		if x, ok := x.Request.(*SessionCall_Status); ok {
+			return x.Status
+		}
+	}
+	return nil
+}
+
+type isSessionCall_Request interface {
+	isSessionCall_Request()
+}
+
+type SessionCall_Acquire struct {
+	// As the unary acquire asks.
+	Acquire *AcquireRequest `protobuf:"bytes,3,opt,name=acquire,proto3,oneof"`
+}
+
+type SessionCall_Renew struct {
+	// As the unary renew asks.
+	Renew *RenewRequest `protobuf:"bytes,4,opt,name=renew,proto3,oneof"`
+}
+
+type SessionCall_Release struct {
+	// As the unary release asks.
+	Release *ReleaseRequest `protobuf:"bytes,5,opt,name=release,proto3,oneof"`
+}
+
+type SessionCall_Complete struct {
+	// As the unary complete asks.
+	Complete *CompleteRequest `protobuf:"bytes,6,opt,name=complete,proto3,oneof"`
+}
+
+type SessionCall_Cancel struct {
+	// As the unary cancel asks.
+	Cancel *CancelRequest `protobuf:"bytes,7,opt,name=cancel,proto3,oneof"`
+}
+
+type SessionCall_Status struct {
+	// As the unary status asks.
+	Status *StatusRequest `protobuf:"bytes,8,opt,name=status,proto3,oneof"`
+}
+
+func (*SessionCall_Acquire) isSessionCall_Request() {}
+
+func (*SessionCall_Renew) isSessionCall_Request() {}
+
+func (*SessionCall_Release) isSessionCall_Request() {}
+
+func (*SessionCall_Complete) isSessionCall_Request() {}
+
+func (*SessionCall_Cancel) isSessionCall_Request() {}
+
+func (*SessionCall_Status) isSessionCall_Request() {}
+
+// SessionResponse is what the authority has to say to one client process at once.
+type SessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Answers, in no particular order.
+	Answers []*SessionAnswer `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"`
+	// How many calls without an answer this session may have. In the first message
+	// of the stream, which comes before any call has been made; 0 later.
+	Window        uint32 `protobuf:"varint,2,opt,name=window,proto3" json:"window,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionResponse) Reset() {
+	*x = SessionResponse{}
+	mi := &file_lastword_v1_authority_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionResponse) ProtoMessage() {}
+
+func (x *SessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lastword_v1_authority_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
+func (*SessionResponse) Descriptor() ([]byte, []int) {
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *SessionResponse) GetAnswers() []*SessionAnswer {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
+func (x *SessionResponse) GetWindow() uint32 {
+	if x != nil {
+		return x.Window
+	}
+	return 0
+}
+
+// SessionAnswer ends one call.
+type SessionAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the call.
+	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// What came of it.
+	//
+	// Types that are valid to be assigned to Answer:
+	//
+	//	*SessionAnswer_Acquire
+	//	*SessionAnswer_Renew
+	//	*SessionAnswer_Release
+	//	*SessionAnswer_Complete
+	//	*SessionAnswer_Cancel
+	//	*SessionAnswer_Status
+	//	*SessionAnswer_Failure
+	Answer        isSessionAnswer_Answer `protobuf_oneof:"answer"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionAnswer) Reset() {
+	*x = SessionAnswer{}
+	mi := &file_lastword_v1_authority_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionAnswer) ProtoMessage() {}
+
+func (x *SessionAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_lastword_v1_authority_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionAnswer.ProtoReflect.Descriptor instead.
+func (*SessionAnswer) Descriptor() ([]byte, []int) {
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *SessionAnswer) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *SessionAnswer) GetAnswer() isSessionAnswer_Answer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+func (x *SessionAnswer) GetAcquire() *AcquireResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*SessionAnswer_Acquire); ok {
+			return x.Acquire
+		}
+	}
+	return nil
+}
+
+func (x *SessionAnswer) GetRenew() *RenewResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*SessionAnswer_Renew); ok {
+			return x.Renew
+		}
+	}
+	return nil
+}
+
+func (x *SessionAnswer) GetRelease() *ReleaseResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*SessionAnswer_Release); ok {
+			return x.Release
+		}
+	}
+	return nil
+}
+
+func (x *SessionAnswer) GetComplete() *CompleteResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*SessionAnswer_Complete); ok {
+			return x.Complete
+		}
+	}
+	return nil
+}
+
+func (x *SessionAnswer) GetCancel() *CancelResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*SessionAnswer_Cancel); ok {
+			return x.Cancel
+		}
+	}
+	return nil
+}
+
+func (x *SessionAnswer) GetStatus() *StatusResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*SessionAnswer_Status); ok {
+			return x.Status
+		}
+	}
+	return nil
+}
+
+func (x *SessionAnswer) GetFailure() *SessionFailure {
+	if x != nil {
+		if x, ok := x.Answer.(*SessionAnswer_Failure); ok {
+			return x.Failure
+		}
+	}
+	return nil
+}
+
+type isSessionAnswer_Answer interface {
+	isSessionAnswer_Answer()
+}
+
+type SessionAnswer_Acquire struct {
+	// As the unary acquire answers.
+	Acquire *AcquireResponse `protobuf:"bytes,2,opt,name=acquire,proto3,oneof"`
+}
+
+type SessionAnswer_Renew struct {
+	// As the unary renew answers.
+	Renew *RenewResponse `protobuf:"bytes,3,opt,name=renew,proto3,oneof"`
+}
+
+type SessionAnswer_Release struct {
+	// As the unary release answers.
+	Release *ReleaseResponse `protobuf:"bytes,4,opt,name=release,proto3,oneof"`
+}
+
+type SessionAnswer_Complete struct {
+	// As the unary complete answers.
+	Complete *CompleteResponse `protobuf:"bytes,5,opt,name=complete,proto3,oneof"`
+}
+
+type SessionAnswer_Cancel struct {
+	// As the unary cancel answers.
+	Cancel *CancelResponse `protobuf:"bytes,6,opt,name=cancel,proto3,oneof"`
+}
+
+type SessionAnswer_Status struct {
+	// As the unary status answers.
+	Status *StatusResponse `protobuf:"bytes,7,opt,name=status,proto3,oneof"`
+}
+
+type SessionAnswer_Failure struct {
+	// No answer.
+	Failure *SessionFailure `protobuf:"bytes,8,opt,name=failure,proto3,oneof"`
+}
+
+func (*SessionAnswer_Acquire) isSessionAnswer_Answer() {}
+
+func (*SessionAnswer_Renew) isSessionAnswer_Answer() {}
+
+func (*SessionAnswer_Release) isSessionAnswer_Answer() {}
+
+func (*SessionAnswer_Complete) isSessionAnswer_Answer() {}
+
+func (*SessionAnswer_Cancel) isSessionAnswer_Answer() {}
+
+func (*SessionAnswer_Status) isSessionAnswer_Answer() {}
+
+func (*SessionAnswer_Failure) isSessionAnswer_Answer() {}
+
+// SessionFailure is what a unary call would have ended with instead of an answer.
+type SessionFailure struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A gRPC status code other than OK.
+	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
+	// For people.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// What the authority said. Absent if it was not the authority that said it: the
+	// call may or may not have been done.
+	Refusal       *Refusal `protobuf:"bytes,3,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionFailure) Reset() {
+	*x = SessionFailure{}
+	mi := &file_lastword_v1_authority_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionFailure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionFailure) ProtoMessage() {}
+
+func (x *SessionFailure) ProtoReflect() protoreflect.Message {
+	mi := &file_lastword_v1_authority_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionFailure.ProtoReflect.Descriptor instead.
+func (*SessionFailure) Descriptor() ([]byte, []int) {
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *SessionFailure) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *SessionFailure) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *SessionFailure) GetRefusal() *Refusal {
+	if x != nil {
+		return x.Refusal
+	}
+	return nil
+}
+
 // BundleRequest asks for the trust bundle.
 type BundleRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -800,7 +1675,7 @@ type BundleRequest struct {
 
 func (x *BundleRequest) Reset() {
 	*x = BundleRequest{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[12]
+	mi := &file_lastword_v1_authority_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -812,7 +1687,7 @@ func (x *BundleRequest) String() string {
 func (*BundleRequest) ProtoMessage() {}
 
 func (x *BundleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[12]
+	mi := &file_lastword_v1_authority_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -825,7 +1700,7 @@ func (x *BundleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BundleRequest.ProtoReflect.Descriptor instead.
 func (*BundleRequest) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{12}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{23}
 }
 
 // BundleResponse carries the trust bundle.
@@ -839,7 +1714,7 @@ type BundleResponse struct {
 
 func (x *BundleResponse) Reset() {
 	*x = BundleResponse{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[13]
+	mi := &file_lastword_v1_authority_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -851,7 +1726,7 @@ func (x *BundleResponse) String() string {
 func (*BundleResponse) ProtoMessage() {}
 
 func (x *BundleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[13]
+	mi := &file_lastword_v1_authority_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -864,7 +1739,7 @@ func (x *BundleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BundleResponse.ProtoReflect.Descriptor instead.
 func (*BundleResponse) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{13}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *BundleResponse) GetBundle() []byte {
@@ -893,7 +1768,7 @@ type TenureRef struct {
 
 func (x *TenureRef) Reset() {
 	*x = TenureRef{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[14]
+	mi := &file_lastword_v1_authority_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -905,7 +1780,7 @@ func (x *TenureRef) String() string {
 func (*TenureRef) ProtoMessage() {}
 
 func (x *TenureRef) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[14]
+	mi := &file_lastword_v1_authority_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -918,7 +1793,7 @@ func (x *TenureRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenureRef.ProtoReflect.Descriptor instead.
 func (*TenureRef) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{14}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TenureRef) GetResource() string {
@@ -1001,7 +1876,7 @@ type Tenure struct {
 
 func (x *Tenure) Reset() {
 	*x = Tenure{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[15]
+	mi := &file_lastword_v1_authority_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1013,7 +1888,7 @@ func (x *Tenure) String() string {
 func (*Tenure) ProtoMessage() {}
 
 func (x *Tenure) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[15]
+	mi := &file_lastword_v1_authority_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1026,7 +1901,7 @@ func (x *Tenure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenure.ProtoReflect.Descriptor instead.
 func (*Tenure) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{15}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Tenure) GetResource() string {
@@ -1172,7 +2047,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[16]
+	mi := &file_lastword_v1_authority_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1184,7 +2059,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[16]
+	mi := &file_lastword_v1_authority_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1197,7 +2072,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{16}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Ending) GetState() string {
@@ -1287,7 +2162,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[17]
+	mi := &file_lastword_v1_authority_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +2174,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[17]
+	mi := &file_lastword_v1_authority_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +2187,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{17}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Status) GetResource() string {
@@ -1441,7 +2316,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[18]
+	mi := &file_lastword_v1_authority_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1453,7 +2328,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[18]
+	mi := &file_lastword_v1_authority_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1466,7 +2341,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{18}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Refusal) GetReason() string {
@@ -1594,7 +2469,56 @@ const file_lastword_v1_authority_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x04 \x01(\tR\trequestId\"=\n" +
 	"\x0eStatusResponse\x12+\n" +
-	"\x06status\x18\x01 \x01(\v2\x13.lastword.v1.StatusR\x06status\"\x0f\n" +
+	"\x06status\x18\x01 \x01(\v2\x13.lastword.v1.StatusR\x06status\"c\n" +
+	"\vListRequest\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\tR\x05after\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x10\n" +
+	"\x03all\x18\x04 \x01(\bR\x03all\"U\n" +
+	"\fListResponse\x121\n" +
+	"\tresources\x18\x01 \x03(\v2\x13.lastword.v1.StatusR\tresources\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"u\n" +
+	"\rRevokeRequest\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x14\n" +
+	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x1a\n" +
+	"\boperator\x18\x03 \x01(\tR\boperator\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x10\n" +
+	"\x0eRevokeResponse\"&\n" +
+	"\fWatchRequest\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\"X\n" +
+	"\rWatchResponse\x12+\n" +
+	"\x06status\x18\x01 \x01(\v2\x13.lastword.v1.StatusR\x06status\x12\x1a\n" +
+	"\bcomplete\x18\x02 \x01(\bR\bcomplete\"^\n" +
+	"\x0eSessionRequest\x12.\n" +
+	"\x05calls\x18\x01 \x03(\v2\x18.lastword.v1.SessionCallR\x05calls\x12\x1c\n" +
+	"\twithdrawn\x18\x02 \x03(\x04R\twithdrawn\"\xaa\x03\n" +
+	"\vSessionCall\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x123\n" +
+	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x127\n" +
+	"\aacquire\x18\x03 \x01(\v2\x1b.lastword.v1.AcquireRequestH\x00R\aacquire\x121\n" +
+	"\x05renew\x18\x04 \x01(\v2\x19.lastword.v1.RenewRequestH\x00R\x05renew\x127\n" +
+	"\arelease\x18\x05 \x01(\v2\x1b.lastword.v1.ReleaseRequestH\x00R\arelease\x12:\n" +
+	"\bcomplete\x18\x06 \x01(\v2\x1c.lastword.v1.CompleteRequestH\x00R\bcomplete\x124\n" +
+	"\x06cancel\x18\a \x01(\v2\x1a.lastword.v1.CancelRequestH\x00R\x06cancel\x124\n" +
+	"\x06status\x18\b \x01(\v2\x1a.lastword.v1.StatusRequestH\x00R\x06statusB\t\n" +
+	"\arequest\"_\n" +
+	"\x0fSessionResponse\x124\n" +
+	"\aanswers\x18\x01 \x03(\v2\x1a.lastword.v1.SessionAnswerR\aanswers\x12\x16\n" +
+	"\x06window\x18\x02 \x01(\rR\x06window\"\xb5\x03\n" +
+	"\rSessionAnswer\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x128\n" +
+	"\aacquire\x18\x02 \x01(\v2\x1c.lastword.v1.AcquireResponseH\x00R\aacquire\x122\n" +
+	"\x05renew\x18\x03 \x01(\v2\x1a.lastword.v1.RenewResponseH\x00R\x05renew\x128\n" +
+	"\arelease\x18\x04 \x01(\v2\x1c.lastword.v1.ReleaseResponseH\x00R\arelease\x12;\n" +
+	"\bcomplete\x18\x05 \x01(\v2\x1d.lastword.v1.CompleteResponseH\x00R\bcomplete\x125\n" +
+	"\x06cancel\x18\x06 \x01(\v2\x1b.lastword.v1.CancelResponseH\x00R\x06cancel\x125\n" +
+	"\x06status\x18\a \x01(\v2\x1b.lastword.v1.StatusResponseH\x00R\x06status\x127\n" +
+	"\afailure\x18\b \x01(\v2\x1b.lastword.v1.SessionFailureH\x00R\afailureB\b\n" +
+	"\x06answer\"n\n" +
+	"\x0eSessionFailure\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12.\n" +
+	"\arefusal\x18\x03 \x01(\v2\x14.lastword.v1.RefusalR\arefusal\"\x0f\n" +
 	"\rBundleRequest\"(\n" +
 	"\x0eBundleResponse\x12\x16\n" +
 	"\x06bundle\x18\x01 \x01(\fR\x06bundle\"\x8d\x01\n" +
@@ -1660,14 +2584,18 @@ const file_lastword_v1_authority_proto_rawDesc = "" +
 	"\tremaining\x18\b \x01(\v2\x19.google.protobuf.DurationR\tremaining\x12\x18\n" +
 	"\awaiters\x18\t \x01(\rR\awaiters\x12)\n" +
 	"\x05ended\x18\n" +
-	" \x01(\v2\x13.lastword.v1.EndingR\x05ended2\xf0\x03\n" +
+	" \x01(\v2\x13.lastword.v1.EndingR\x05ended2\xfc\x05\n" +
 	"\x10AuthorityService\x12D\n" +
 	"\aAcquire\x12\x1b.lastword.v1.AcquireRequest\x1a\x1c.lastword.v1.AcquireResponse\x12>\n" +
 	"\x05Renew\x12\x19.lastword.v1.RenewRequest\x1a\x1a.lastword.v1.RenewResponse\x12D\n" +
 	"\aRelease\x12\x1b.lastword.v1.ReleaseRequest\x1a\x1c.lastword.v1.ReleaseResponse\x12G\n" +
 	"\bComplete\x12\x1c.lastword.v1.CompleteRequest\x1a\x1d.lastword.v1.CompleteResponse\x12A\n" +
 	"\x06Cancel\x12\x1a.lastword.v1.CancelRequest\x1a\x1b.lastword.v1.CancelResponse\x12A\n" +
-	"\x06Status\x12\x1a.lastword.v1.StatusRequest\x1a\x1b.lastword.v1.StatusResponse\x12A\n" +
+	"\x06Status\x12\x1a.lastword.v1.StatusRequest\x1a\x1b.lastword.v1.StatusResponse\x12;\n" +
+	"\x04List\x12\x18.lastword.v1.ListRequest\x1a\x19.lastword.v1.ListResponse\x12A\n" +
+	"\x06Revoke\x12\x1a.lastword.v1.RevokeRequest\x1a\x1b.lastword.v1.RevokeResponse\x12@\n" +
+	"\x05Watch\x12\x19.lastword.v1.WatchRequest\x1a\x1a.lastword.v1.WatchResponse0\x01\x12H\n" +
+	"\aSession\x12\x1b.lastword.v1.SessionRequest\x1a\x1c.lastword.v1.SessionResponse(\x010\x01\x12A\n" +
 	"\x06Bundle\x12\x1a.lastword.v1.BundleRequest\x1a\x1b.lastword.v1.BundleResponseB9Z7github.com/lastword/lastword/rpc/lastword/v1;lastwordv1b\x06proto3"
 
 var (
@@ -1682,7 +2610,7 @@ func file_lastword_v1_authority_proto_rawDescGZIP() []byte {
 	return file_lastword_v1_authority_proto_rawDescData
 }
 
-var file_lastword_v1_authority_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_lastword_v1_authority_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_lastword_v1_authority_proto_goTypes = []any{
 	(*AcquireRequest)(nil),      // 0: lastword.v1.AcquireRequest
 	(*AcquireResponse)(nil),     // 1: lastword.v1.AcquireResponse
@@ -1696,49 +2624,87 @@ var file_lastword_v1_authority_proto_goTypes = []any{
 	(*CancelResponse)(nil),      // 9: lastword.v1.CancelResponse
 	(*StatusRequest)(nil),       // 10: lastword.v1.StatusRequest
 	(*StatusResponse)(nil),      // 11: lastword.v1.StatusResponse
-	(*BundleRequest)(nil),       // 12: lastword.v1.BundleRequest
-	(*BundleResponse)(nil),      // 13: lastword.v1.BundleResponse
-	(*TenureRef)(nil),           // 14: lastword.v1.TenureRef
-	(*Tenure)(nil),              // 15: lastword.v1.Tenure
-	(*Ending)(nil),              // 16: lastword.v1.Ending
-	(*Status)(nil),              // 17: lastword.v1.Status
-	(*Refusal)(nil),             // 18: lastword.v1.Refusal
-	(*durationpb.Duration)(nil), // 19: google.protobuf.Duration
+	(*ListRequest)(nil),         // 12: lastword.v1.ListRequest
+	(*ListResponse)(nil),        // 13: lastword.v1.ListResponse
+	(*RevokeRequest)(nil),       // 14: lastword.v1.RevokeRequest
+	(*RevokeResponse)(nil),      // 15: lastword.v1.RevokeResponse
+	(*WatchRequest)(nil),        // 16: lastword.v1.WatchRequest
+	(*WatchResponse)(nil),       // 17: lastword.v1.WatchResponse
+	(*SessionRequest)(nil),      // 18: lastword.v1.SessionRequest
+	(*SessionCall)(nil),         // 19: lastword.v1.SessionCall
+	(*SessionResponse)(nil),     // 20: lastword.v1.SessionResponse
+	(*SessionAnswer)(nil),       // 21: lastword.v1.SessionAnswer
+	(*SessionFailure)(nil),      // 22: lastword.v1.SessionFailure
+	(*BundleRequest)(nil),       // 23: lastword.v1.BundleRequest
+	(*BundleResponse)(nil),      // 24: lastword.v1.BundleResponse
+	(*TenureRef)(nil),           // 25: lastword.v1.TenureRef
+	(*Tenure)(nil),              // 26: lastword.v1.Tenure
+	(*Ending)(nil),              // 27: lastword.v1.Ending
+	(*Status)(nil),              // 28: lastword.v1.Status
+	(*Refusal)(nil),             // 29: lastword.v1.Refusal
+	(*durationpb.Duration)(nil), // 30: google.protobuf.Duration
 }
 var file_lastword_v1_authority_proto_depIdxs = []int32{
-	19, // 0: lastword.v1.AcquireRequest.ttl:type_name -> google.protobuf.Duration
-	19, // 1: lastword.v1.AcquireRequest.wait:type_name -> google.protobuf.Duration
-	15, // 2: lastword.v1.AcquireResponse.tenure:type_name -> lastword.v1.Tenure
-	15, // 3: lastword.v1.RenewResponse.tenure:type_name -> lastword.v1.Tenure
-	17, // 4: lastword.v1.StatusResponse.status:type_name -> lastword.v1.Status
-	19, // 5: lastword.v1.Tenure.ttl:type_name -> google.protobuf.Duration
-	19, // 6: lastword.v1.Tenure.remaining:type_name -> google.protobuf.Duration
-	16, // 7: lastword.v1.Tenure.previous:type_name -> lastword.v1.Ending
-	14, // 8: lastword.v1.Status.holder:type_name -> lastword.v1.TenureRef
-	19, // 9: lastword.v1.Status.remaining:type_name -> google.protobuf.Duration
-	19, // 10: lastword.v1.Status.ttl:type_name -> google.protobuf.Duration
-	16, // 11: lastword.v1.Status.last:type_name -> lastword.v1.Ending
-	19, // 12: lastword.v1.Refusal.remaining:type_name -> google.protobuf.Duration
-	16, // 13: lastword.v1.Refusal.ended:type_name -> lastword.v1.Ending
-	0,  // 14: lastword.v1.AuthorityService.Acquire:input_type -> lastword.v1.AcquireRequest
-	2,  // 15: lastword.v1.AuthorityService.Renew:input_type -> lastword.v1.RenewRequest
-	4,  // 16: lastword.v1.AuthorityService.Release:input_type -> lastword.v1.ReleaseRequest
-	6,  // 17: lastword.v1.AuthorityService.Complete:input_type -> lastword.v1.CompleteRequest
-	8,  // 18: lastword.v1.AuthorityService.Cancel:input_type -> lastword.v1.CancelRequest
-	10, // 19: lastword.v1.AuthorityService.Status:input_type -> lastword.v1.StatusRequest
-	12, // 20: lastword.v1.AuthorityService.Bundle:input_type -> lastword.v1.BundleRequest
-	1,  // 21: lastword.v1.AuthorityService.Acquire:output_type -> lastword.v1.AcquireResponse
-	3,  // 22: lastword.v1.AuthorityService.Renew:output_type -> lastword.v1.RenewResponse
-	5,  // 23: lastword.v1.AuthorityService.Release:output_type -> lastword.v1.ReleaseResponse
-	7,  // 24: lastword.v1.AuthorityService.Complete:output_type -> lastword.v1.CompleteResponse
-	9,  // 25: lastword.v1.AuthorityService.Cancel:output_type -> lastword.v1.CancelResponse
-	11, // 26: lastword.v1.AuthorityService.Status:output_type -> lastword.v1.StatusResponse
-	13, // 27: lastword.v1.AuthorityService.Bundle:output_type -> lastword.v1.BundleResponse
-	21, // [21:28] is the sub-list for method output_type
-	14, // [14:21] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	30, // 0: lastword.v1.AcquireRequest.ttl:type_name -> google.protobuf.Duration
+	30, // 1: lastword.v1.AcquireRequest.wait:type_name -> google.protobuf.Duration
+	26, // 2: lastword.v1.AcquireResponse.tenure:type_name -> lastword.v1.Tenure
+	26, // 3: lastword.v1.RenewResponse.tenure:type_name -> lastword.v1.Tenure
+	28, // 4: lastword.v1.StatusResponse.status:type_name -> lastword.v1.Status
+	28, // 5: lastword.v1.ListResponse.resources:type_name -> lastword.v1.Status
+	28, // 6: lastword.v1.WatchResponse.status:type_name -> lastword.v1.Status
+	19, // 7: lastword.v1.SessionRequest.calls:type_name -> lastword.v1.SessionCall
+	30, // 8: lastword.v1.SessionCall.timeout:type_name -> google.protobuf.Duration
+	0,  // 9: lastword.v1.SessionCall.acquire:type_name -> lastword.v1.AcquireRequest
+	2,  // 10: lastword.v1.SessionCall.renew:type_name -> lastword.v1.RenewRequest
+	4,  // 11: lastword.v1.SessionCall.release:type_name -> lastword.v1.ReleaseRequest
+	6,  // 12: lastword.v1.SessionCall.complete:type_name -> lastword.v1.CompleteRequest
+	8,  // 13: lastword.v1.SessionCall.cancel:type_name -> lastword.v1.CancelRequest
+	10, // 14: lastword.v1.SessionCall.status:type_name -> lastword.v1.StatusRequest
+	21, // 15: lastword.v1.SessionResponse.answers:type_name -> lastword.v1.SessionAnswer
+	1,  // 16: lastword.v1.SessionAnswer.acquire:type_name -> lastword.v1.AcquireResponse
+	3,  // 17: lastword.v1.SessionAnswer.renew:type_name -> lastword.v1.RenewResponse
+	5,  // 18: lastword.v1.SessionAnswer.release:type_name -> lastword.v1.ReleaseResponse
+	7,  // 19: lastword.v1.SessionAnswer.complete:type_name -> lastword.v1.CompleteResponse
+	9,  // 20: lastword.v1.SessionAnswer.cancel:type_name -> lastword.v1.CancelResponse
+	11, // 21: lastword.v1.SessionAnswer.status:type_name -> lastword.v1.StatusResponse
+	22, // 22: lastword.v1.SessionAnswer.failure:type_name -> lastword.v1.SessionFailure
+	29, // 23: lastword.v1.SessionFailure.refusal:type_name -> lastword.v1.Refusal
+	30, // 24: lastword.v1.Tenure.ttl:type_name -> google.protobuf.Duration
+	30, // 25: lastword.v1.Tenure.remaining:type_name -> google.protobuf.Duration
+	27, // 26: lastword.v1.Tenure.previous:type_name -> lastword.v1.Ending
+	25, // 27: lastword.v1.Status.holder:type_name -> lastword.v1.TenureRef
+	30, // 28: lastword.v1.Status.remaining:type_name -> google.protobuf.Duration
+	30, // 29: lastword.v1.Status.ttl:type_name -> google.protobuf.Duration
+	27, // 30: lastword.v1.Status.last:type_name -> lastword.v1.Ending
+	30, // 31: lastword.v1.Refusal.remaining:type_name -> google.protobuf.Duration
+	27, // 32: lastword.v1.Refusal.ended:type_name -> lastword.v1.Ending
+	0,  // 33: lastword.v1.AuthorityService.Acquire:input_type -> lastword.v1.AcquireRequest
+	2,  // 34: lastword.v1.AuthorityService.Renew:input_type -> lastword.v1.RenewRequest
+	4,  // 35: lastword.v1.AuthorityService.Release:input_type -> lastword.v1.ReleaseRequest
+	6,  // 36: lastword.v1.AuthorityService.Complete:input_type -> lastword.v1.CompleteRequest
+	8,  // 37: lastword.v1.AuthorityService.Cancel:input_type -> lastword.v1.CancelRequest
+	10, // 38: lastword.v1.AuthorityService.Status:input_type -> lastword.v1.StatusRequest
+	12, // 39: lastword.v1.AuthorityService.List:input_type -> lastword.v1.ListRequest
+	14, // 40: lastword.v1.AuthorityService.Revoke:input_type -> lastword.v1.RevokeRequest
+	16, // 41: lastword.v1.AuthorityService.Watch:input_type -> lastword.v1.WatchRequest
+	18, // 42: lastword.v1.AuthorityService.Session:input_type -> lastword.v1.SessionRequest
+	23, // 43: lastword.v1.AuthorityService.Bundle:input_type -> lastword.v1.BundleRequest
+	1,  // 44: lastword.v1.AuthorityService.Acquire:output_type -> lastword.v1.AcquireResponse
+	3,  // 45: lastword.v1.AuthorityService.Renew:output_type -> lastword.v1.RenewResponse
+	5,  // 46: lastword.v1.AuthorityService.Release:output_type -> lastword.v1.ReleaseResponse
+	7,  // 47: lastword.v1.AuthorityService.Complete:output_type -> lastword.v1.CompleteResponse
+	9,  // 48: lastword.v1.AuthorityService.Cancel:output_type -> lastword.v1.CancelResponse
+	11, // 49: lastword.v1.AuthorityService.Status:output_type -> lastword.v1.StatusResponse
+	13, // 50: lastword.v1.AuthorityService.List:output_type -> lastword.v1.ListResponse
+	15, // 51: lastword.v1.AuthorityService.Revoke:output_type -> lastword.v1.RevokeResponse
+	17, // 52: lastword.v1.AuthorityService.Watch:output_type -> lastword.v1.WatchResponse
+	20, // 53: lastword.v1.AuthorityService.Session:output_type -> lastword.v1.SessionResponse
+	24, // 54: lastword.v1.AuthorityService.Bundle:output_type -> lastword.v1.BundleResponse
+	44, // [44:55] is the sub-list for method output_type
+	33, // [33:44] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_lastword_v1_authority_proto_init() }
@@ -1746,13 +2712,30 @@ func file_lastword_v1_authority_proto_init() {
 	if File_lastword_v1_authority_proto != nil {
 		return
 	}
+	file_lastword_v1_authority_proto_msgTypes[19].OneofWrappers = []any{
+		(*SessionCall_Acquire)(nil),
+		(*SessionCall_Renew)(nil),
+		(*SessionCall_Release)(nil),
+		(*SessionCall_Complete)(nil),
+		(*SessionCall_Cancel)(nil),
+		(*SessionCall_Status)(nil),
+	}
+	file_lastword_v1_authority_proto_msgTypes[21].OneofWrappers = []any{
+		(*SessionAnswer_Acquire)(nil),
+		(*SessionAnswer_Renew)(nil),
+		(*SessionAnswer_Release)(nil),
+		(*SessionAnswer_Complete)(nil),
+		(*SessionAnswer_Cancel)(nil),
+		(*SessionAnswer_Status)(nil),
+		(*SessionAnswer_Failure)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lastword_v1_authority_proto_rawDesc), len(file_lastword_v1_authority_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -45,6 +45,10 @@ const (
 	AuthorityService_Complete_FullMethodName = "/lastword.v1.AuthorityService/Complete"
 	AuthorityService_Cancel_FullMethodName   = "/lastword.v1.AuthorityService/Cancel"
 	AuthorityService_Status_FullMethodName   = "/lastword.v1.AuthorityService/Status"
+	AuthorityService_List_FullMethodName     = "/lastword.v1.AuthorityService/List"
+	AuthorityService_Revoke_FullMethodName   = "/lastword.v1.AuthorityService/Revoke"
+	AuthorityService_Watch_FullMethodName    = "/lastword.v1.AuthorityService/Watch"
+	AuthorityService_Session_FullMethodName  = "/lastword.v1.AuthorityService/Session"
 	AuthorityService_Bundle_FullMethodName   = "/lastword.v1.AuthorityService/Bundle"
 )
 
@@ -78,6 +82,22 @@ type AuthorityServiceClient interface {
 	// Status tells the state of a resource and, when one is named, of one tenure.
 	// The answer is linearizable (R9).
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
+	// List returns resources and who holds them, a page at a time. Every page is
+	// linearizable; several pages together are not one moment.
+	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
+	// Revoke ends the tenure that has this very fence, for an operator (R7). It is
+	// durable before its reply, and audited with operator and reason.
+	Revoke(ctx context.Context, in *RevokeRequest, opts ...grpc.CallOption) (*RevokeResponse, error)
+	// Watch shows the resources with a prefix as they are, and then again whenever
+	// one has changed. It tells states and no history: of several changes of one
+	// resource in quick succession the newest is certain to be shown, in the order
+	// of revisions, and the ones before may be left out.
+	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
+	// Session carries the calls of one client process: many in one message, answered
+	// in any order, the calls that wait pushed when their turn comes. A call means
+	// what the unary call of its name means. When the stream breaks, whoever has no
+	// answer yet does not know: ask again with the same request_id.
+	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error)
 	// Bundle returns the trust bundle that grants are verified with. It holds no
 	// secret and needs no identity.
 	Bundle(ctx context.Context, in *BundleRequest, opts ...grpc.CallOption) (*BundleResponse, error)
@@ -151,6 +171,58 @@ func (c *authorityServiceClient) Status(ctx context.Context, in *StatusRequest, 
 	return out, nil
 }
 
+func (c *authorityServiceClient) List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListResponse)
+	err := c.cc.Invoke(ctx, AuthorityService_List_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *authorityServiceClient) Revoke(ctx context.Context, in *RevokeRequest, opts ...grpc.CallOption) (*RevokeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevokeResponse)
+	err := c.cc.Invoke(ctx, AuthorityService_Revoke_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *authorityServiceClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AuthorityService_ServiceDesc.Streams[0], AuthorityService_Watch_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchRequest, WatchResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AuthorityService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
+
+func (c *authorityServiceClient) Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AuthorityService_ServiceDesc.Streams[1], AuthorityService_Session_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[SessionRequest, SessionResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AuthorityService_SessionClient = grpc.BidiStreamingClient[SessionRequest, SessionResponse]
+
 func (c *authorityServiceClient) Bundle(ctx context.Context, in *BundleRequest, opts ...grpc.CallOption) (*BundleResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(BundleResponse)
@@ -191,6 +263,22 @@ type AuthorityServiceServer interface {
 	// Status tells the state of a resource and, when one is named, of one tenure.
 	// The answer is linearizable (R9).
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
+	// List returns resources and who holds them, a page at a time. Every page is
+	// linearizable; several pages together are not one moment.
+	List(context.Context, *ListRequest) (*ListResponse, error)
+	// Revoke ends the tenure that has this very fence, for an operator (R7). It is
+	// durable before its reply, and audited with operator and reason.
+	Revoke(context.Context, *RevokeRequest) (*RevokeResponse, error)
+	// Watch shows the resources with a prefix as they are, and then again whenever
+	// one has changed. It tells states and no history: of several changes of one
+	// resource in quick succession the newest is certain to be shown, in the order
+	// of revisions, and the ones before may be left out.
+	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
+	// Session carries the calls of one client process: many in one message, answered
+	// in any order, the calls that wait pushed when their turn comes. A call means
+	// what the unary call of its name means. When the stream breaks, whoever has no
+	// answer yet does not know: ask again with the same request_id.
+	Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error
 	// Bundle returns the trust bundle that grants are verified with. It holds no
 	// secret and needs no identity.
 	Bundle(context.Context, *BundleRequest) (*BundleResponse, error)
@@ -221,6 +309,18 @@ func (UnimplementedAuthorityServiceServer) Cancel(context.Context, *CancelReques
 }
 func (UnimplementedAuthorityServiceServer) Status(context.Context, *StatusRequest) (*StatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Status not implemented")
+}
+func (UnimplementedAuthorityServiceServer) List(context.Context, *ListRequest) (*ListResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method List not implemented")
+}
+func (UnimplementedAuthorityServiceServer) Revoke(context.Context, *RevokeRequest) (*RevokeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Revoke not implemented")
+}
+func (UnimplementedAuthorityServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
+	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedAuthorityServiceServer) Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error {
+	return status.Error(codes.Unimplemented, "method Session not implemented")
 }
 func (UnimplementedAuthorityServiceServer) Bundle(context.Context, *BundleRequest) (*BundleResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Bundle not implemented")
@@ -354,6 +454,60 @@ func _AuthorityService_Status_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AuthorityService_List_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AuthorityServiceServer).List(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AuthorityService_List_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AuthorityServiceServer).List(ctx, req.(*ListRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AuthorityService_Revoke_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AuthorityServiceServer).Revoke(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AuthorityService_Revoke_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AuthorityServiceServer).Revoke(ctx, req.(*RevokeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AuthorityService_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AuthorityServiceServer).Watch(m, &grpc.GenericServerStream[WatchRequest, WatchResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AuthorityService_WatchServer = grpc.ServerStreamingServer[WatchResponse]
+
+func _AuthorityService_Session_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(AuthorityServiceServer).Session(&grpc.GenericServerStream[SessionRequest, SessionResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AuthorityService_SessionServer = grpc.BidiStreamingServer[SessionRequest, SessionResponse]
+
 func _AuthorityService_Bundle_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(BundleRequest)
 	if err := dec(in); err != nil {
@@ -404,10 +558,30 @@ var AuthorityService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _AuthorityService_Status_Handler,
 		},
 		{
+			MethodName: "List",
+			Handler:    _AuthorityService_List_Handler,
+		},
+		{
+			MethodName: "Revoke",
+			Handler:    _AuthorityService_Revoke_Handler,
+		},
+		{
 			MethodName: "Bundle",
 			Handler:    _AuthorityService_Bundle_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Watch",
+			Handler:       _AuthorityService_Watch_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Session",
+			Handler:       _AuthorityService_Session_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
 	Metadata: "lastword/v1/authority.proto",
 }
