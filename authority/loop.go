@@ -43,7 +43,8 @@ type loop struct {
 	checked   core.Span // when the witness was read last
 	failed    bool      // the last round could not reach store or witness
 	pruned    core.Tick
-	scratch   *batch // the last round's, for its memory
+	scratch   *batch    // the last round's, for its memory
+	reporter  *reporter // nil if nobody observes
 }
 
 // closeTimeout is how long a close waits for the store before it cuts it short.
@@ -136,6 +137,9 @@ func (l *loop) stop() {
 	}
 	l.cancel()
 	<-l.gone
+	if first {
+		l.reporter.close()
+	}
 }
 
 func (l *loop) run() {
@@ -153,6 +157,7 @@ func (l *loop) run() {
 		batch, more := l.take()
 		l.decide(batch)
 		l.prune()
+		l.turn()
 		if more {
 			l.poke()
 		}
@@ -292,6 +297,15 @@ func (l *loop) fail(calls []*call, err error) {
 		for p := q.next(nil); p != nil; p = q.next(nil) {
 			for _, c := range p.take() {
 				c.finish(result{err: err})
+			}
+		}
+	}
+	// What is left of them are calls that their callers took back. They leave later,
+	// and must not meet the new queues.
+	for _, q := range l.waiters.queues {
+		for _, p := range q.byID {
+			for _, c := range p.calls {
+				c.place = nil
 			}
 		}
 	}
