@@ -200,7 +200,7 @@ func TestLabelsAreBounded(t *testing.T) {
 			}
 		}
 		for i := range 1000 {
-			w.observers.Fence.Answered(t.Context(), fence.Answer{
+			w.observers.Fence.Answered(w.Context(), fence.Answer{
 				Op: fence.OpApply, Mode: fence.Query, Place: fmt.Sprint("place-", i), Verdict: lastword.Applied,
 			})
 		}

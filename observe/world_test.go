@@ -2,6 +2,7 @@ package observe_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,17 +103,25 @@ func (w *world) apply(h lastword.Holder, operation string) (lastword.Receipt, er
 	})
 }
 
-// lossy is a place whose next commits get no answer.
+// lossy is a place whose next commits get no answer, and are not done if undone.
 type lossy struct {
 	*memfence.Place
-	lose int
+	lose   int
+	undone bool
 }
 
 func (l *lossy) Transact(ctx context.Context, key fence.Key, fn func(context.Context, *memfence.Tx) error) error {
-	err := l.Place.Transact(ctx, key, fn)
-	if err == nil && l.lose > 0 {
+	err := l.Place.Transact(ctx, key, func(ctx context.Context, tx *memfence.Tx) error {
+		if err := fn(ctx, tx); err != nil || l.lose == 0 || !l.undone {
+			return err
+		}
+		return errUndone
+	})
+	if l.lose > 0 && (err == nil || errors.Is(err, errUndone)) {
 		l.lose--
 		return &lastword.Error{Code: lastword.CodeMutationUnknown, Op: "commit", Message: "the reply was lost"}
 	}
 	return err
 }
+
+var errUndone = errors.New("undone")
