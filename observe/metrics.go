@@ -11,8 +11,8 @@ import (
 
 // NewMetrics registers every metric of docs/observe.md at once, or none, and returns
 // the observers that feed them. It fails where one of the names is taken: of several
-// authorities in one process each has a registerer of its own, or one that
-// [prometheus.WrapRegistererWith] gives a label.
+// authorities in one process each has a registry of its own, or a value of its own for
+// a label that [prometheus.WrapRegistererWith] adds.
 func NewMetrics(registerer prometheus.Registerer) (Observers, error) {
 	a, f, c := newAuthorityMetrics(), newFenceMetrics(), newClientMetrics()
 	var all collectors
@@ -22,7 +22,7 @@ func NewMetrics(registerer prometheus.Registerer) (Observers, error) {
 	if err := registerer.Register(all); err != nil {
 		return Observers{}, &lastword.Error{
 			Code: lastword.CodeInvalid, Op: "register metrics", Message: "the names are taken", Err: err,
-			Hint: "one authority to a registerer; give another one labels of its own with prometheus.WrapRegistererWith",
+			Hint: "one authority to a registry; where several share one, give each a label's own value with prometheus.WrapRegistererWith",
 		}
 	}
 	return Observers{Authority: a, Fence: f, Client: c}, nil
