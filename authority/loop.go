@@ -300,14 +300,5 @@ func (l *loop) fail(calls []*call, err error) {
 			}
 		}
 	}
-	// What is left of them are calls that their callers took back. They leave later,
-	// and must not meet the new queues.
-	for _, q := range l.waiters.queues {
-		for _, p := range q.byID {
-			for _, c := range p.calls {
-				c.place = nil
-			}
-		}
-	}
 	l.waiters = newWaiters()
 }

@@ -231,6 +231,7 @@ func TestAnObserverIsToldOfGroupCommits(t *testing.T) {
 		seen := &watcher{}
 		s := &hooked{Store: w.memory.Open()}
 		a := w.openOn(s, authority.Config{Observer: seen})
+		synctest.Wait() // for the loop's first look
 		thaw := make(chan struct{})
 		s.hook(func(h *hooked) { h.read = func([]store.Query) error { <-thaw; return nil } })
 		var waits []<-chan outcome

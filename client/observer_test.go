@@ -179,3 +179,20 @@ func TestAnObserverThatPanicsIsToldOfWhatFollows(t *testing.T) {
 		}
 	})
 }
+
+// TestARenewalThatTheEndOfItsLeaseCutShortIsNotTold: it is nobody's trouble.
+func TestARenewalThatTheEndOfItsLeaseCutShortIsNotTold(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		o := &watcher{}
+		l := w.lease(w.client(client.Config{Observer: o}), client.AcquireOptions{TTL: 6 * time.Second})
+		w.suffer(only("renew", 1, fault{delay: time.Second}))
+		time.Sleep(2500 * time.Millisecond) // it is on its way
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if got, want := o.outcomes(), []string{"acquire  1", "release  1"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}

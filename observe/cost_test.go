@@ -24,6 +24,7 @@ func tellings(tb testing.TB) map[string]func() {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	joined := observe.Join(o, observe.Observers{})
 	ctx := context.Background()
 	granted := authority.Answer{Op: authority.OpAcquire, Resource: "doc/1", Fence: 7, Took: time.Millisecond, Queued: true}
 	applied := fence.Answer{
@@ -40,6 +41,7 @@ func tellings(tb testing.TB) map[string]func() {
 	return map[string]func(){
 		"authority.Answered": func() { o.Authority.Answered(ctx, granted) },
 		"authority.Report":   func() { o.Authority.Report(report) },
+		"joined":             func() { joined.Authority.Answered(ctx, granted) },
 		"fence.Answered":     func() { o.Fence.Answered(ctx, applied) },
 		"client.Answered":    func() { o.Client.Answered(ctx, renewed) },
 		"client.Changed":     func() { o.Client.Changed(held) },

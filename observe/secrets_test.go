@@ -82,7 +82,7 @@ func (s secrets) key(t *testing.T, file string) {
 	s["the key, base64url, as a JWK has it"] = base64.RawURLEncoding.EncodeToString(seed)
 	s["the key, base64"] = base64.RawStdEncoding.EncodeToString(seed)
 	s["the key, hex"] = hex.EncodeToString(seed)
-	s["the key, decimal"] = strings.Trim(fmt.Sprint(seed), "[]")
+	s["the key, decimal"] = strings.Trim(fmt.Sprintf("%d", seed), "[]")
 	s["the key, raw"] = string(seed)
 }
 

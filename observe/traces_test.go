@@ -26,7 +26,7 @@ func recorded(t *testing.T, f func(w *world, provider *sdk.TracerProvider, spans
 func said(s sdk.ReadOnlySpan) string {
 	text := s.Name()
 	for _, a := range s.Attributes() {
-		text += fmt.Sprintf(" %s=%s", a.Key, a.Value.Emit())
+		text += fmt.Sprintf(" %s=%s", a.Key, a.Value.String())
 	}
 	return text
 }

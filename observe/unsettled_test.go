@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/authority"
 	"github.com/lastword/lastword/client"
 	"github.com/lastword/lastword/fence"
+	"github.com/lastword/lastword/observe"
 )
 
 const (
@@ -110,6 +115,21 @@ func TestR22WhatSettlesAnUnknownOutcome(t *testing.T) {
 
 // TestAWaitersAgeGoesOnWithoutNews: the authority may be what is stuck.
 func TestAWaitersAgeGoesOnWithoutNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		metrics, err := observe.NewMetrics(registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		metrics.Authority.Report(authority.Report{State: authority.State{Waiters: 1, OldestWaiter: time.Minute}})
+		time.Sleep(10 * time.Minute)
+		if got := gathered(t, registry)["lastword_authority_oldest_waiter_age_seconds"]; got != 11*60 {
+			t.Errorf("got %v, want 660", got)
+		}
+	})
+}
+
+func TestAWaitersAgeIsThatOfTheOldest(t *testing.T) {
 	inBubble(t, func(w *world) {
 		a := lastword.AcquireRequest{Resource: "r", Owner: "a", RequestID: "1", TTL: time.Hour}
 		_, err := w.authority.Acquire(w.Context(), a)
