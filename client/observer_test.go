@@ -71,6 +71,7 @@ func TestAnObserverIsToldOfEveryOutcomeAndChange(t *testing.T) {
 		_, err = c.Acquire(ctx, doc, client.AcquireOptions{TTL: 6 * time.Second})
 		wantIs(t, err, lastword.ErrHeld)
 		time.Sleep(2500 * time.Millisecond) // one renewal
+		synctest.Wait()
 		if o.held != 1 {
 			t.Errorf("got %d held leases, want 1", o.held)
 		}
