@@ -43,10 +43,12 @@ var rooms = []room{
 	{path: "identity", ours: []string{""}, third: []string{"github.com/spiffe/go-spiffe/v2"}},
 
 	{path: "internal/grantfile", ours: []string{"", "grant"}},
+	// Observers are told by it, so that none of them can hold anybody up.
+	{path: "internal/outbox", std: []string{"context", "sync"}},
 
 	// Issuing side. store's Record is core's (decision 0002).
 	{path: "store", ours: []string{"", "internal/core"}},
-	{path: "authority", ours: []string{"", "grant", "internal/core", "store"}},
+	{path: "authority", ours: []string{"", "grant", "internal/core", "internal/outbox", "store"}},
 	{path: "store/memstore", ours: []string{"", "store"}},
 	{path: "store/sqlstore", ours: []string{"", "store", "internal/sqldb"}}, // the caller brings the driver
 	{path: "store/etcdstore", ours: []string{"", "store"}, third: []string{"go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/api/v3"}},
@@ -69,7 +71,7 @@ var rooms = []room{
 	{path: "effect/sqleffect", ours: []string{"", "effect", "fence", "internal/sqldb"}},
 
 	// Holder.
-	{path: "client", ours: []string{"", "grant", "internal/core"}, third: []string{"golang.org/x/sys"}},
+	{path: "client", ours: []string{"", "grant", "internal/core", "internal/outbox"}, third: []string{"golang.org/x/sys"}},
 	// A process group is watched with system calls that package syscall lacks.
 	{path: "guard", ours: []string{"", "client", "internal/grantfile"}, third: []string{"golang.org/x/sys"}},
 

@@ -70,12 +70,18 @@ func Open(ctx context.Context, s store.Store, signer *grant.Signer, cfg Config) 
 	if signer.Domain() != cfg.Domain {
 		return nil, named(invalid("the signer's domain %q is not %q", signer.Domain(), cfg.Domain), "open authority", "")
 	}
+	var witness *countedWitness
+	if cfg.Observer != nil {
+		witness = &countedWitness{Witness: cfg.Witness}
+		cfg.Witness = witness
+	}
 	run, err := start(ctx, s, cfg)
 	if err != nil {
 		return nil, named(err, "open authority", "")
 	}
 	a := &Authority{cfg: cfg, store: s, signer: signer}
 	a.loop = newLoop(s, cfg, run)
+	a.loop.reporter = newReporter(cfg.Observer, witness)
 	go a.loop.run()
 	return a, nil
 }
@@ -91,14 +97,17 @@ func (a *Authority) Close() error {
 // has one (R1 to R3). A repetition of a granted request id gets the same grant, or
 // CodeTenureEnded (R2). If ctx ends while the step is being committed the outcome
 // is CodeUnknown: repeat it with the same request id, or cancel it.
-func (a *Authority) Acquire(ctx context.Context, r lastword.AcquireRequest) (lastword.Tenure, error) {
+func (a *Authority) Acquire(ctx context.Context, r lastword.AcquireRequest) (t lastword.Tenure, err error) {
+	var c *call
+	seen := a.begin(OpAcquire, r.Resource, 0)
+	defer func() { seen.endAcquire(ctx, c, &t, &err) }()
 	if r.Class == "" {
 		r.Class = lastword.ClassWrite
 	}
 	if err := a.checkAcquire(r); err != nil {
 		return lastword.Tenure{}, named(err, "acquire", r.Resource)
 	}
-	c := newCall(kindAcquire, r.Owner, store.Query{Resource: r.Resource, Owner: r.Owner, RequestID: r.RequestID})
+	c = newCall(kindAcquire, r.Owner, store.Query{Resource: r.Resource, Owner: r.Owner, RequestID: r.RequestID})
 	c.extends, c.wait = true, r.Wait > 0
 	delay := a.cfg.lockDelay(r.Resource)
 	id, issued := a.cfg.NewID(), max(0, a.cfg.Now().Unix())
@@ -147,21 +156,25 @@ func (a *Authority) granted(res result) (lastword.Tenure, error) {
 
 // Renew extends the tenure that ref names, and no other, to now + granted TTL (R5).
 // The answer is CodeNotHolder if it does not match or is over; that is definite.
-func (a *Authority) Renew(ctx context.Context, ref lastword.TenureRef) (lastword.Tenure, error) {
+func (a *Authority) Renew(ctx context.Context, ref lastword.TenureRef) (t lastword.Tenure, err error) {
+	seen := a.begin(OpRenew, ref.Resource, ref.Fence)
+	defer seen.end(ctx, &err)
 	res, err := a.step(ctx, "renew", ref, func(rec core.Record, _ *core.Request, h core.Header, c core.Clock) (core.Change, core.Answer) {
 		return core.Renew(rec, h, c, ref)
 	})
 	if err != nil {
 		return lastword.Tenure{}, err
 	}
-	t, err := a.tenure(res)
+	t, err = a.tenure(res)
 	return t, named(err, "renew", ref.Resource)
 }
 
 // Release ends the tenure that ref names (R6). Repeated, it answers the same while
 // the request record lives.
-func (a *Authority) Release(ctx context.Context, ref lastword.TenureRef) error {
-	_, err := a.step(ctx, "release", ref, func(rec core.Record, req *core.Request, h core.Header, c core.Clock) (core.Change, core.Answer) {
+func (a *Authority) Release(ctx context.Context, ref lastword.TenureRef) (err error) {
+	seen := a.begin(OpRelease, ref.Resource, ref.Fence)
+	defer seen.end(ctx, &err)
+	_, err = a.step(ctx, "release", ref, func(rec core.Record, req *core.Request, h core.Header, c core.Clock) (core.Change, core.Answer) {
 		return core.Release(rec, req, h, c, ref)
 	})
 	return err
@@ -169,11 +182,13 @@ func (a *Authority) Release(ctx context.Context, ref lastword.TenureRef) error {
 
 // Complete stores the result of the tenure that ref names (R6b). Repeated with the
 // same result it answers the same; with another one it is CodeRequestConflict.
-func (a *Authority) Complete(ctx context.Context, ref lastword.TenureRef, result []byte) error {
+func (a *Authority) Complete(ctx context.Context, ref lastword.TenureRef, result []byte) (err error) {
+	seen := a.begin(OpComplete, ref.Resource, ref.Fence)
+	defer seen.end(ctx, &err)
 	if len(result) > lastword.MaxResultBytes {
 		return named(invalid("the result has %d bytes, more than %d", len(result), lastword.MaxResultBytes), "complete", ref.Resource)
 	}
-	_, err := a.step(ctx, "complete", ref, func(rec core.Record, req *core.Request, h core.Header, c core.Clock) (core.Change, core.Answer) {
+	_, err = a.step(ctx, "complete", ref, func(rec core.Record, req *core.Request, h core.Header, c core.Clock) (core.Change, core.Answer) {
 		return core.Complete(rec, req, h, c, ref, result)
 	})
 	var e *lastword.Error
@@ -185,7 +200,9 @@ func (a *Authority) Complete(ctx context.Context, ref lastword.TenureRef, result
 
 // Cancel ends the tenure or the waiting of one request id, and makes a later
 // acquire with it be refused with CodeCanceled (R6a). It may be repeated.
-func (a *Authority) Cancel(ctx context.Context, resource lastword.Resource, owner, requestID string) error {
+func (a *Authority) Cancel(ctx context.Context, resource lastword.Resource, owner, requestID string) (err error) {
+	seen := a.begin(OpCancel, resource, 0)
+	defer seen.end(ctx, &err)
 	if err := checkRequest(resource, owner, requestID); err != nil {
 		return named(err, "cancel", resource)
 	}
@@ -203,7 +220,9 @@ func (a *Authority) Cancel(ctx context.Context, resource lastword.Resource, owne
 
 // Revoke ends the tenure that has this very fence, for an operator (R7). operator
 // and reason go to the audit log.
-func (a *Authority) Revoke(ctx context.Context, resource lastword.Resource, fence lastword.Token, operator, reason string) error {
+func (a *Authority) Revoke(ctx context.Context, resource lastword.Resource, fence lastword.Token, operator, reason string) (err error) {
+	seen := a.begin(OpRevoke, resource, fence)
+	defer seen.end(ctx, &err)
 	if err := checkRevoke(resource, fence, operator, reason); err != nil {
 		return named(err, "revoke", resource)
 	}
@@ -238,7 +257,9 @@ func (a *Authority) step(ctx context.Context, op string, ref lastword.TenureRef,
 
 // Status is linearizable (R9). It settles first what this process has watched
 // lapse, so that EXPIRED is told only once it is durable (R8).
-func (a *Authority) Status(ctx context.Context, q lastword.StatusQuery) (lastword.Status, error) {
+func (a *Authority) Status(ctx context.Context, q lastword.StatusQuery) (st lastword.Status, err error) {
+	seen := a.begin(OpStatus, q.Resource, 0)
+	defer seen.end(ctx, &err)
 	if _, err := lastword.ParseResource(string(q.Resource)); err != nil {
 		return lastword.Status{}, named(err, "status", "")
 	}
@@ -251,7 +272,6 @@ func (a *Authority) Status(ctx context.Context, q lastword.StatusQuery) (lastwor
 	}
 	res, err := a.loop.submit(ctx, c, 0)
 	if err == nil {
-		var st lastword.Status
 		if st, err = a.status(res, q); err == nil {
 			return st, nil
 		}

@@ -13,6 +13,7 @@ import (
 func (b *batch) serve(p *page, pl *place) (held bool) {
 	for _, c := range pl.take() {
 		answer, extended := b.step(p, c)
+		p.woken = p.woken || extended
 		reply := b.reply(p, c, answer, extended)
 		if answer.Code != lastword.CodeHeld {
 			b.answers = append(b.answers, pending{call: c, page: p, depends: p.step >= 0, reply: reply})
@@ -83,6 +84,7 @@ func (b *batch) commit() {
 		}
 	}
 	l.requeue(b.again)
+	l.reporter.committed(b, sent, l.pace.last, err)
 	if err != nil {
 		l.failed = true
 		l.scratch = nil // the store may still be reading it
@@ -97,7 +99,7 @@ func (b *batch) answer(a *pending) {
 		c.finish(a.reply)
 		return
 	}
-	if !w.add(c, b.began+time.Duration(b.header.TickSpan), b.l.cfg.MaxWaiters) {
+	if !w.add(c, b.began, b.began+time.Duration(b.header.TickSpan), b.l.cfg.MaxWaiters) {
 		a.reply.answer = core.Answer{Code: lastword.CodeQuota}
 		c.finish(a.reply)
 		return

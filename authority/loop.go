@@ -43,7 +43,8 @@ type loop struct {
 	checked   core.Span // when the witness was read last
 	failed    bool      // the last round could not reach store or witness
 	pruned    core.Tick
-	scratch   *batch // the last round's, for its memory
+	scratch   *batch    // the last round's, for its memory
+	reporter  *reporter // nil if nobody observes
 }
 
 // closeTimeout is how long a close waits for the store before it cuts it short.
@@ -136,6 +137,9 @@ func (l *loop) stop() {
 	}
 	l.cancel()
 	<-l.gone
+	if first {
+		l.reporter.close()
+	}
 }
 
 func (l *loop) run() {
@@ -153,6 +157,7 @@ func (l *loop) run() {
 		batch, more := l.take()
 		l.decide(batch)
 		l.prune()
+		l.turn()
 		if more {
 			l.poke()
 		}

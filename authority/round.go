@@ -50,9 +50,11 @@ type page struct {
 	resource lastword.Resource
 	record   core.Record // as the round leaves it
 	base     uint64      // the revision that was read
+	was      string      // the lease that was open then, "" for none
 	watched  core.Span
 	step     int  // index of its step, -1 if nothing was changed
 	extended bool // the step grants or renews
+	woken    bool // it grants to a call that waited
 	applied  bool
 	unread   bool // it is free, and the request of who waits first was not read
 }
@@ -169,6 +171,9 @@ func (b *batch) open(rec core.Record) {
 		p = new(page)
 	}
 	*p = page{resource: rec.Resource, record: rec, base: rec.Revision, watched: l.watches.watched(rec, b.now), step: -1}
+	if open(rec.Lease.State) {
+		p.was = rec.Lease.ID
+	}
 	b.pages[p.resource] = p
 	b.visited = append(b.visited, p)
 	l.alive(rec.Lease, b.header, delay)

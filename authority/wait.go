@@ -15,6 +15,9 @@ type waiters struct {
 	queues map[lastword.Resource]*queue
 	agenda agenda // the same queues, by when they are to be looked at
 	vacant []vacancy
+
+	first, last *place // all of them, in the order of their coming
+	waiting     int    // places with a call
 }
 
 // queue is first-come (R3). One place serves all calls of one request id: a caller
@@ -35,6 +38,9 @@ type place struct {
 	key     store.RequestKey
 	calls   []*call
 	left    int // how often its last call has left it
+
+	since         time.Duration // when its first call came
+	before, after *place        // in the order of all queues
 }
 
 // vacancy is a place whose last call has left it.
@@ -68,8 +74,8 @@ func (w *waiters) of(r lastword.Resource) int {
 }
 
 // add queues c, at the place of its request id if that has one already. It is false
-// if there are bound places taken.
-func (w *waiters) add(c *call, at time.Duration, bound int) bool {
+// if there are bound places taken. A new queue is looked at again at that time.
+func (w *waiters) add(c *call, now, at time.Duration, bound int) bool {
 	q := w.queues[c.query.Resource]
 	if q == nil {
 		q = &queue{resource: c.query.Resource, byID: map[store.RequestKey]*place{}, at: at}
@@ -82,11 +88,14 @@ func (w *waiters) add(c *call, at time.Duration, bound int) bool {
 	case p == nil && q.order.Len() >= bound && !w.evict(q):
 		return false
 	case p == nil:
-		p = &place{queue: q, key: key}
+		p = &place{queue: q, key: key, since: now}
 		p.element = q.order.PushBack(p)
 		q.byID[key] = p
+		w.line(p)
+		w.waiting++
 	case len(p.calls) == 0:
 		q.vacant--
+		w.waiting++
 	}
 	p.calls = append(p.calls, c)
 	c.place = p
@@ -125,6 +134,7 @@ func (w *waiters) leave(c *call, now time.Duration) {
 		return
 	}
 	p.queue.vacant++
+	w.waiting--
 	p.left++
 	w.vacant = append(w.vacant, vacancy{place: p, left: p.left, until: now + placeGrace})
 }
@@ -162,10 +172,13 @@ func (w *waiters) drop(p *place) {
 	}
 	if len(p.calls) == 0 {
 		q.vacant--
+	} else {
+		w.waiting--
 	}
 	for _, c := range p.calls {
 		c.place = nil
 	}
+	w.unline(p)
 	if q.cursor == p.element {
 		q.cursor = p.element.Next()
 	}
@@ -175,6 +188,45 @@ func (w *waiters) drop(p *place) {
 		delete(w.queues, q.resource)
 		heap.Remove(&w.agenda, q.index)
 	}
+}
+
+// line puts p behind all others.
+func (w *waiters) line(p *place) {
+	p.before = w.last
+	if w.last != nil {
+		w.last.after = p
+	} else {
+		w.first = p
+	}
+	w.last = p
+}
+
+func (w *waiters) unline(p *place) {
+	if p.before != nil {
+		p.before.after = p.after
+	} else {
+		w.first = p.after
+	}
+	if p.after != nil {
+		p.after.before = p.before
+	} else {
+		w.last = p.before
+	}
+	p.before, p.after = nil, nil
+}
+
+// oldest is for how long the one that waits longest has waited. Places whose callers
+// have gone are few or short-lived, so that they may be passed over one by one.
+func (w *waiters) oldest(now time.Duration) time.Duration {
+	if w.waiting == 0 {
+		return 0
+	}
+	for p := w.first; p != nil; p = p.after {
+		if len(p.calls) > 0 {
+			return max(0, now-p.since)
+		}
+	}
+	return 0
 }
 
 // next is the first place after e (nil: of the queue) with a call that its caller

@@ -28,8 +28,12 @@ func (c *Client) Acquire(ctx context.Context, resource lastword.Resource, o Acqu
 	return c.acquire(ctx, resource, o, false)
 }
 
-func (c *Client) acquire(ctx context.Context, resource lastword.Resource, o AcquireOptions, work bool) (*Lease, error) {
-	o, err := o.withDefaults(c.cfg, resource)
+func (c *Client) acquire(ctx context.Context, resource lastword.Resource, o AcquireOptions, work bool) (l *Lease, err error) {
+	if c.reporter != nil {
+		began, caller := c.now(), ctx
+		defer func() { c.answered(caller, OpAcquire, l, resource, began, err) }()
+	}
+	o, err = o.withDefaults(c.cfg, resource)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +48,7 @@ func (c *Client) acquire(ctx context.Context, resource lastword.Resource, o Acqu
 	defer context.AfterFunc(c.closing, func() { cancel(errClosing) })()
 
 	a := &attempt{c: c, ctx: ctx, options: o, work: work, resource: resource, began: c.now(), values: caller}
-	l, err := a.run()
+	l, err = a.run()
 	if err == nil {
 		return l, nil
 	}

@@ -36,10 +36,14 @@ func (l *Lease) callLocked(timeout int64, call func(ctx context.Context) error, 
 
 func (l *Lease) renewLocked() {
 	var t lastword.Tenure
+	began := l.trust.Sent
 	l.callLocked(l.trust.Call, func(ctx context.Context) (err error) {
 		t, err = l.c.authority.Renew(ctx, l.tenure.TenureRef)
 		return err
 	}, func(err error) {
+		if l.over.Err() == nil || err == nil || answerOf(err) == refused {
+			l.c.answered(l.ctx, OpRenew, l, l.tenure.Resource, began, err)
+		}
 		l.stepWith(err, func(trust core.Trust, now int64) core.Trust {
 			return takeRenewal(l.c, trust, l.tenure.TenureRef, t, err, now)
 		})

@@ -19,8 +19,9 @@ type Client struct {
 	closing context.Context
 	close   context.CancelFunc
 
-	agenda agenda // when something is to be done about which lease
-	silent bool   // nobody wants to hear of events
+	agenda   agenda    // when something is to be done about which lease
+	silent   bool      // neither log nor receiver wants to hear of events
+	reporter *reporter // nil if nobody observes
 
 	mu      sync.Mutex
 	closed  bool
@@ -42,6 +43,7 @@ func New(a Authority, cfg Config) (*Client, error) {
 	}
 	c := &Client{authority: a, cfg: cfg, silent: silent, leases: make(map[*Lease]struct{})}
 	c.agenda.now = c.now
+	c.reporter = newReporter(c)
 	c.closing, c.close = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -90,6 +92,9 @@ func (c *Client) told() {
 	case <-done:
 	case <-ctx.Done():
 		c.cfg.Logger.Warn("a receiver of events does not return")
+	}
+	if c.reporter != nil && !c.reporter.outbox.Wait(ctx) {
+		c.cfg.Logger.Warn("an observer does not return")
 	}
 }
 

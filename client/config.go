@@ -43,6 +43,9 @@ type Config struct {
 	// are not taken the newest 64 are kept, the last one always; see
 	// [Event.Dropped]. Default: none.
 	OnEvent func(Event)
+	// Observer is told of every outcome and every change, for metrics and traces; nil
+	// is nobody. See [Observer].
+	Observer Observer
 	// ClockRate is how far this clock and the authority's may differ in rate, in
 	// parts per million, 1 to 200,000. That part of a TTL is never trusted.
 	// Default 10,000 (1 %).

@@ -51,10 +51,11 @@ type outbox struct {
 // noteLocked queues an event. Nobody is called here: a log handler or a receiver
 // that blocks must not delay anything.
 func (l *Lease) noteLocked(e Event) {
+	e.Resource, e.Fence, e.LeaseID = l.tenure.Resource, l.tenure.Fence, l.tenure.LeaseID
+	l.c.changed(e)
 	if l.c.silent {
 		return
 	}
-	e.Resource, e.Fence, e.LeaseID = l.tenure.Resource, l.tenure.Fence, l.tenure.LeaseID
 	o := &l.outbox
 	if len(o.events) == maxEvents {
 		dropped := 1 + o.events[0].Dropped

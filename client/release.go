@@ -137,7 +137,7 @@ func (l *Lease) working() bool {
 	}
 }
 
-func (l *Lease) sendRelease(ctx context.Context) error {
+func (l *Lease) sendRelease(ctx context.Context) (sent error) {
 	select {
 	case l.releasing <- struct{}{}:
 	default:
@@ -157,6 +157,10 @@ func (l *Lease) sendRelease(ctx context.Context) error {
 		return l.notReleased("nothing was sent; the lease lapses by itself", err)
 	}
 	l.sent = true
+	if l.c.reporter != nil {
+		began, caller := l.c.now(), ctx
+		defer func() { l.c.answered(caller, OpRelease, l, l.tenure.Resource, began, sent) }()
+	}
 	// Past the deadline the tenure is over whether the release arrives or not.
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(l.step(core.Trust.At).Until-l.c.now()))
 	defer cancel()
@@ -186,7 +190,11 @@ func (l *Lease) callTimeout() time.Duration {
 // accepted, and the lease is over. [lastword.ErrUnknownOutcome]: it may or may
 // not have been stored, or [ErrOwnershipUnknown]: nothing was sent. A release is
 // no completion (R6b).
-func (l *Lease) Complete(ctx context.Context, result []byte) error {
+func (l *Lease) Complete(ctx context.Context, result []byte) (err error) {
+	if l.c.reporter != nil {
+		began := l.c.now()
+		defer func() { l.c.answered(ctx, OpComplete, l, l.tenure.Resource, began, err) }()
+	}
 	if len(result) > lastword.MaxResultBytes {
 		return invalid("complete", l.tenure.Resource, "the result has %d bytes, more than %d", len(result), lastword.MaxResultBytes)
 	}
@@ -204,7 +212,7 @@ func (l *Lease) Complete(ctx context.Context, result []byte) error {
 		return &lastword.Error{Code: lastword.CodeUnavailable, Op: "complete", Resource: l.tenure.Resource, Message: "nothing was sent", Err: err}
 	}
 	result = bytes.Clone(result)
-	err := l.c.retry(ctx, "complete", l.tenure.Resource, l.tenure.TTL, l.callTimeout(), func(ctx context.Context) error {
+	err = l.c.retry(ctx, "complete", l.tenure.Resource, l.tenure.TTL, l.callTimeout(), func(ctx context.Context) error {
 		return l.c.authority.Complete(ctx, l.tenure.TenureRef, result)
 	})
 	switch {

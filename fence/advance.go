@@ -15,11 +15,15 @@ import (
 // record as it is then. Operation, Seq and payload of the call are not looked at.
 //
 // Errors are those of [Apply]. An unknown outcome is settled by calling it again.
-func Advance[T Tx](ctx context.Context, g *Gate, p Place[T], c Call) (Record, error) {
+func Advance[T Tx](ctx context.Context, g *Gate, p Place[T], c Call) (rec Record, err error) {
+	var verdict lastword.Verdict
+	seen := g.begin(OpAdvance, p)
+	defer seen.end(ctx, &verdict, &err)
 	w, err := g.enter(opAdvance, c)
 	if err != nil {
 		return Record{}, err
 	}
+	seen.w = w
 	w.want.Class = lastword.ClassAdvance
 	// A pending holder may register; one that has ended may not.
 	if err := w.admitted(); errors.Is(err, lastword.ErrNotHolder) {
@@ -38,6 +42,7 @@ func Advance[T Tx](ctx context.Context, g *Gate, p Place[T], c Call) (Record, er
 	case err != nil:
 		return Record{}, err
 	case out.decision.Verdict == lastword.Applied:
+		verdict = lastword.Applied
 		return out.decision.Record, nil
 	}
 	return Record{}, w.refuse(ctx, out, noting(w, p))

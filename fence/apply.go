@@ -58,11 +58,14 @@ type outcome struct {
 // then a holder's number is kept for that operation. An error of the effect is
 // wrapped and matches what it matched before. Any other error is definite: nothing
 // was changed.
-func Apply[T Tx](ctx context.Context, g *Gate, p Place[T], c Call, effect func(ctx context.Context, tx T) (result []byte, err error)) (lastword.Receipt, error) {
+func Apply[T Tx](ctx context.Context, g *Gate, p Place[T], c Call, effect func(ctx context.Context, tx T) (result []byte, err error)) (receipt lastword.Receipt, err error) {
+	seen := g.begin(OpApply, p)
+	defer seen.end(ctx, &receipt.Verdict, &err)
 	w, err := g.enter(opApply, c)
 	if err != nil {
 		return lastword.Receipt{}, err
 	}
+	seen.w = w
 	if effect == nil {
 		return lastword.Receipt{}, w.invalid("no effect", "use Advance to register a fence without a write")
 	}

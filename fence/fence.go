@@ -72,6 +72,9 @@ type Config struct {
 	Elapsed func() time.Duration
 	Now     func() time.Time
 	Logger  *slog.Logger // nil discards
+	// Observer is told of every call that has its answer; nil is nobody. See
+	// [Observer] for what one that blocks or panics can and cannot do.
+	Observer Observer
 }
 
 // Call is one guarded write at the door. Exactly one of Holder and

@@ -14,6 +14,9 @@ import (
 // the same call again; a newer one registers its fence first ([Advance]) and then
 // looks (R22).
 func Lookup[T Tx](ctx context.Context, g *Gate, p Place[T], resource lastword.Resource, operation string) (r lastword.Receipt, found bool, err error) {
+	seen := g.begin(OpLookup, p)
+	defer seen.end(ctx, &r.Verdict, &err)
+	seen.answer.Resource, seen.answer.Operation = resource, operation
 	key, err := g.key("lookup", resource)
 	if err != nil {
 		return lastword.Receipt{}, false, err

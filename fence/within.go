@@ -26,11 +26,14 @@ import (
 // sees under the record's lock whether this one was committed. One write per record
 // and transaction is meant: a second one would wait for its number while others
 // wait for the transaction.
-func Within[T Tx](ctx context.Context, g *Gate, p Place[T], tx T, c Call) (lastword.Receipt, error) {
+func Within[T Tx](ctx context.Context, g *Gate, p Place[T], tx T, c Call) (receipt lastword.Receipt, err error) {
+	seen := g.begin(OpWithin, p)
+	defer seen.end(ctx, &receipt.Verdict, &err)
 	w, err := g.enter(opWithin, c)
 	if err != nil {
 		return lastword.Receipt{}, err
 	}
+	seen.w = w
 	if err := w.start(ctx, p.Name()); err != nil {
 		return lastword.Receipt{}, err
 	}
