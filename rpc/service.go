@@ -183,7 +183,7 @@ func (s *service) refuse(ctx context.Context, op operation, resource string, err
 			slog.String("resource", clip(resource, lastword.MaxIDBytes)), slog.Any("error", err))
 	}
 	known, _ := lastword.ParseResource(resource)
-	return refusalStatus(op, known, e).Err()
+	return refusal(op, known, e)
 }
 
 func ownFault(c lastword.Code) bool {
