@@ -92,6 +92,13 @@ func (a *Authority) Close() error {
 // CodeTenureEnded (R2). If ctx ends while the step is being committed the outcome
 // is CodeUnknown: repeat it with the same request id, or cancel it.
 func (a *Authority) Acquire(ctx context.Context, r lastword.AcquireRequest) (lastword.Tenure, error) {
+	return a.AcquireQueued(ctx, r, nil)
+}
+
+// AcquireQueued is [Authority.Acquire] that calls queued when the call begins to wait
+// for its turn, at most once and from the goroutine that decides: it has to return at
+// once. nil is not called.
+func (a *Authority) AcquireQueued(ctx context.Context, r lastword.AcquireRequest, queued func()) (lastword.Tenure, error) {
 	if r.Class == "" {
 		r.Class = lastword.ClassWrite
 	}
@@ -99,7 +106,7 @@ func (a *Authority) Acquire(ctx context.Context, r lastword.AcquireRequest) (las
 		return lastword.Tenure{}, named(err, "acquire", r.Resource)
 	}
 	c := newCall(kindAcquire, r.Owner, store.Query{Resource: r.Resource, Owner: r.Owner, RequestID: r.RequestID})
-	c.extends, c.wait = true, r.Wait > 0
+	c.extends, c.wait, c.queued = true, r.Wait > 0, queued
 	delay := a.cfg.lockDelay(r.Resource)
 	id, issued := a.cfg.NewID(), max(0, a.cfg.Now().Unix())
 	if err := a.signable(r, id); err != nil {

@@ -10,7 +10,13 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-type arrivedKey struct{}
+// arrival is what a stream's context knows of its beginning and its end.
+type arrival struct {
+	arrived func()                  // the request has arrived
+	end     context.CancelCauseFunc // of the stream, also while it cannot be written
+}
+
+type arrivalKey struct{}
 
 // arrivalLimit ends a stream whose request has not arrived within d after its
 // headers. gRPC bounds the handshake of a connection and the silence of an idle
@@ -24,16 +30,22 @@ func arrivalLimit(d time.Duration) tap.ServerInHandle {
 			detach()
 			stopTimer()
 		}
-		return context.WithValue(ctx, arrivedKey{}, arrived), nil
+		return context.WithValue(ctx, arrivalKey{}, arrival{arrived, end}), nil
 	}
 }
 
 var errNoRequest = errors.New("the request did not arrive in time")
 
 func arrived(ctx context.Context) {
-	if f, ok := ctx.Value(arrivedKey{}).(func()); ok {
-		f()
+	if a, ok := ctx.Value(arrivalKey{}).(arrival); ok {
+		a.arrived()
 	}
+}
+
+// ending ends the stream of ctx, nil if it is not known how.
+func ending(ctx context.Context) context.CancelCauseFunc {
+	a, _ := ctx.Value(arrivalKey{}).(arrival)
+	return a.end
 }
 
 // unary runs after the request has arrived.

@@ -256,7 +256,7 @@ func TestACallThatWaitsForAFreeStreamWasNotSentAndRenewalsPassIt(t *testing.T) {
 	}
 	f.renew = func(_ context.Context, r lastword.TenureRef) (lastword.Tenure, error) { return grantOf(req), nil }
 	addr, _ := serve(t, f, rpc.ServerConfig{MaxStreams: 1})
-	c := dial(t, addr)
+	c := dialWith(t, addr, rpc.ClientConfig{OneByOne: true})
 	long := req
 	long.Wait = time.Minute
 	ctx, cancel := context.WithCancel(t.Context())

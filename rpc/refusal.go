@@ -87,6 +87,9 @@ func (r *refused) Error() string { return r.text }
 // GRPCStatus makes gRPC answer with it.
 func (r *refused) GRPCStatus() *status.Status {
 	st := status.New(r.code, r.text)
+	if r.detail == nil {
+		return st
+	}
 	if detailed, err := st.WithDetails(r.detail); err == nil {
 		return detailed
 	}
@@ -118,6 +121,12 @@ func refusal(op operation, resource lastword.Resource, e *lastword.Error) *refus
 
 // refusalOf is what the other side said, if err is something it said.
 func refusalOf(op operation, err error) (*lastword.Error, *wire.Refusal) {
+	if r := (*refused)(nil); errors.As(err, &r) { // of a session
+		if r.detail == nil {
+			return nil, nil
+		}
+		return readRefusal(op, r.detail), r.detail
+	}
 	st, ok := status.FromError(err)
 	if !ok {
 		return nil, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/lastword/lastword"
 	wire "github.com/lastword/lastword/rpc/lastword/v1"
@@ -16,6 +17,7 @@ type service struct {
 	authority Authority
 	cfg       ServerConfig
 	stopping  context.Context // ends when the server begins to shut down
+	sessions  atomic.Int64    // that are open
 }
 
 // Acquire implements the service.
@@ -35,9 +37,23 @@ func (s *service) Acquire(ctx context.Context, m *wire.AcquireRequest) (*wire.Ac
 			ctx, cancel = s.untilShutdown(ctx)
 		}
 		defer cancel()
-		t, err := s.authority.Acquire(ctx, r)
+		t, err := s.acquire(ctx, r)
 		return &wire.AcquireResponse{Tenure: tenureMessage(t)}, err
 	})
+}
+
+// acquire tells a session, if ctx is a call of one, when the acquire begins to wait.
+// Of an authority that does not say so, one that may wait counts as waiting.
+func (s *service) acquire(ctx context.Context, r lastword.AcquireRequest) (lastword.Tenure, error) {
+	queued, ok := ctx.Value(queuedKey{}).(func())
+	if !ok || r.Wait == 0 {
+		return s.authority.Acquire(ctx, r)
+	}
+	if a, ok := s.authority.(Queuer); ok {
+		return a.AcquireQueued(ctx, r, queued)
+	}
+	queued()
+	return s.authority.Acquire(ctx, r)
 }
 
 // Renew implements the service.
