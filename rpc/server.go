@@ -131,6 +131,7 @@ func NewServer(a Authority, cfg ServerConfig) *Server {
 		return s
 	}
 	svc := &service{authority: a, cfg: cfg, stopping: stopping}
+	context.AfterFunc(stopping, svc.crew.close)
 	s.health = &healthService{Server: health.NewServer(), stopping: stopping}
 	s.SetServing(false)
 	s.grpc = grpc.NewServer(s.options(svc)...)

@@ -18,6 +18,7 @@ type service struct {
 	cfg       ServerConfig
 	stopping  context.Context // ends when the server begins to shut down
 	sessions  atomic.Int64    // that are open
+	crew      crew            // at work on their calls
 }
 
 // Acquire implements the service.

@@ -187,7 +187,7 @@ func (x *session) beginLocked() {
 		if c == nil {
 			return
 		}
-		go x.work(c)
+		x.svc.crew.run(func() { x.work(c) })
 	}
 }
 
