@@ -179,12 +179,15 @@ var errStopping = errors.New("the server is shutting down")
 
 // handle reads the request, calls the authority, and turns errors into refusals.
 func handle[Q, A any](ctx context.Context, s *service, op operation, resource string, read func() (Q, error), call func(Q) (*A, error)) (*A, error) {
-	q, err := read()
+	q, err := protect(ctx, s, op, resource, func() (*Q, error) {
+		q, err := read()
+		return &q, err
+	})
 	if err != nil {
 		// Nothing was asked of the authority, so nothing is unknown.
 		return nil, s.refuse(ctx, operation{op.name, false}, resource, err)
 	}
-	a, err := protect(ctx, s, op, resource, func() (*A, error) { return call(q) })
+	a, err := protect(ctx, s, op, resource, func() (*A, error) { return call(*q) })
 	if err != nil {
 		return nil, s.refuse(ctx, op, resource, err)
 	}
