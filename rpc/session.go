@@ -128,7 +128,7 @@ func (x *session) admit(m *wire.SessionRequest) error {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.draining {
+	if x.draining || x.ended {
 		return nil // above last: not begun
 	}
 	x.busy = true
@@ -219,14 +219,17 @@ func (x *session) nextLocked() *sessionCall {
 // work makes a call, and then the next ones that may begin.
 func (x *session) work(c *sessionCall) {
 	for c != nil {
-		ctx := c.ctx
-		if c.call.GetAcquire().GetWait() != nil {
-			ctx = context.WithValue(ctx, queuedKey{}, func() { x.waits(c) })
-		}
-		answer := x.svc.answer(ctx, c.call)
-		c.cancel()
-		c = x.finish(c, answer)
+		c = x.finish(c, x.perform(c))
 	}
+}
+
+func (x *session) perform(c *sessionCall) *wire.SessionAnswer {
+	defer c.cancel()
+	ctx := c.ctx
+	if c.call.GetAcquire().GetWait() != nil {
+		ctx = context.WithValue(ctx, queuedKey{}, func() { x.waits(c) })
+	}
+	return x.svc.answer(ctx, c.call)
 }
 
 type queuedKey struct{}
