@@ -74,6 +74,13 @@ func inMemory(b testing.TB) string {
 // program starts `lastword serve` until the end of the benchmark.
 func program(b testing.TB) string {
 	b.Helper()
+	addr, _ := process(b)
+	return addr
+}
+
+// process is program with its process id.
+func process(b testing.TB) (addr string, pid int) {
+	b.Helper()
 	binary := os.Getenv("LASTWORD_BINARY")
 	if binary == "" {
 		binary = filepath.Join(b.TempDir(), "lastword")
@@ -97,11 +104,11 @@ func program(b testing.TB) string {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if addr, ok := strings.CutPrefix(lines.Text(), "ready "); ok {
-			return addr
+			return addr, cmd.Process.Pid
 		}
 	}
 	b.Fatal("the program did not say that it is ready")
-	return ""
+	return "", 0
 }
 
 // cycle runs b.N cycles by so many callers.
