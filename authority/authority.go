@@ -97,7 +97,14 @@ func (a *Authority) Close() error {
 // has one (R1 to R3). A repetition of a granted request id gets the same grant, or
 // CodeTenureEnded (R2). If ctx ends while the step is being committed the outcome
 // is CodeUnknown: repeat it with the same request id, or cancel it.
-func (a *Authority) Acquire(ctx context.Context, r lastword.AcquireRequest) (t lastword.Tenure, err error) {
+func (a *Authority) Acquire(ctx context.Context, r lastword.AcquireRequest) (lastword.Tenure, error) {
+	return a.AcquireQueued(ctx, r, nil)
+}
+
+// AcquireQueued is [Authority.Acquire] that calls queued when the call begins to wait
+// for its turn, at most once and from the goroutine that decides: it has to return at
+// once. nil is not called.
+func (a *Authority) AcquireQueued(ctx context.Context, r lastword.AcquireRequest, queued func()) (t lastword.Tenure, err error) {
 	var c *call
 	seen := a.begin(OpAcquire, r.Resource, 0)
 	defer func() { seen.endAcquire(ctx, c, &t, &err) }()
@@ -108,7 +115,7 @@ func (a *Authority) Acquire(ctx context.Context, r lastword.AcquireRequest) (t l
 		return lastword.Tenure{}, named(err, "acquire", r.Resource)
 	}
 	c = newCall(kindAcquire, r.Owner, store.Query{Resource: r.Resource, Owner: r.Owner, RequestID: r.RequestID})
-	c.extends, c.wait = true, r.Wait > 0
+	c.extends, c.wait, c.queued = true, r.Wait > 0, queued
 	delay := a.cfg.lockDelay(r.Resource)
 	id, issued := a.cfg.NewID(), max(0, a.cfg.Now().Unix())
 	if err := a.signable(r, id); err != nil {

@@ -29,9 +29,10 @@ type call struct {
 	owner   string
 	query   store.Query
 	decide  decision
-	extends bool // grants or renews a tenure
-	wait    bool // queue if it is held
-	cancels bool // ends the waiting of its request id
+	extends bool   // grants or renews a tenure
+	wait    bool   // queue if it is held
+	cancels bool   // ends the waiting of its request id
+	queued  func() // is told once that the call begins to wait; nil: nobody
 
 	// taken is set by whoever gets hold of the call first: the loop, when it
 	// begins to decide, or the caller, when it gives up. A call that the caller

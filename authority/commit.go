@@ -108,6 +108,10 @@ func (b *batch) answer(a *pending) {
 	c.waited = true
 	reply := a.reply
 	c.refused.Store(&reply)
+	if c.queued != nil {
+		c.queued()
+		c.queued = nil
+	}
 	b.l.giveBack(c)
 }
 

@@ -26,7 +26,16 @@ type Authority interface {
 	Bundle(ctx context.Context) ([]byte, error)
 }
 
-// MaxRequestBytes is the largest request that a server reads.
+// Queuer is an [Authority] that says when an acquire begins to wait. A session then
+// counts it no longer among the calls that the authority is at work on.
+type Queuer interface {
+	// AcquireQueued is Acquire. It calls queued, which returns at once, from any
+	// goroutine and at most once: when the call is decided and waits for its turn.
+	AcquireQueued(ctx context.Context, r lastword.AcquireRequest, queued func()) (lastword.Tenure, error)
+}
+
+// MaxRequestBytes is the largest request that a server reads, and the largest
+// message of a session.
 const MaxRequestBytes = 64 << 10
 
 // maxAnswerBytes is the largest answer that a client reads: far above every
@@ -52,4 +61,5 @@ var (
 	opCancel   = operation{"cancel", true}
 	opStatus   = operation{"status", false}
 	opBundle   = operation{"bundle", false}
+	opSession  = operation{"session", false}
 )

@@ -29,6 +29,10 @@ type ClientConfig struct {
 	Timeout time.Duration
 	// Credentials secure the transport. Nil: plain text, for loopback.
 	Credentials credentials.TransportCredentials
+	// OneByOne makes every call a unary one, for paths that let no stream through.
+	// Otherwise calls go through one session, and one by one only while none can be
+	// opened.
+	OneByOne bool
 }
 
 // Client calls an authority over gRPC. It has the methods of [Authority] and is
@@ -41,8 +45,9 @@ type ClientConfig struct {
 type Client struct {
 	timeout time.Duration
 	conns   [2]*grpc.ClientConn
+	session *links // nil: call one by one
 	calls   wire.AuthorityServiceClient
-	// Acquires that wait have a connection of their own: they may use up its
+	// Unary acquires that wait have a connection of their own: they may use up its
 	// streams, and no renewal must queue behind them.
 	waits wire.AuthorityServiceClient
 }
@@ -74,6 +79,9 @@ func Dial(addr string, cfg ClientConfig) (*Client, error) {
 	}
 	c.calls = wire.NewAuthorityServiceClient(c.conns[0])
 	c.waits = wire.NewAuthorityServiceClient(c.conns[1])
+	if !cfg.OneByOne {
+		c.session = &links{stub: c.calls}
+	}
 	return c, nil
 }
 
@@ -109,6 +117,9 @@ func dialOptions(cfg ClientConfig) []grpc.DialOption {
 // Close ends the connections. Calls under way fail, those that had left with an
 // unknown outcome.
 func (c *Client) Close() error {
+	if c.session != nil {
+		c.session.close()
+	}
 	var errs []error
 	for _, conn := range c.conns {
 		if conn != nil {
@@ -130,13 +141,9 @@ func (c *Client) Acquire(ctx context.Context, r lastword.AcquireRequest) (lastwo
 	if _, err := acquireRequest(m); err != nil {
 		return lastword.Tenure{}, q.refused(err)
 	}
-	stub := c.calls
-	if r.Wait > 0 {
-		stub = c.waits
-	}
 	t, err := ask(ctx, c, q, func(ctx context.Context) (lastword.Tenure, error) {
-		a, err := stub.Acquire(ctx, m)
-		return readTenureOf(a.GetTenure(), lastword.TenureRef{Resource: r.Resource, Owner: r.Owner, RequestID: r.RequestID}, err)
+		a, err := c.send(ctx, q, &wire.SessionCall{Request: &wire.SessionCall_Acquire{Acquire: m}})
+		return readTenureOf(a.GetAcquire().GetTenure(), lastword.TenureRef{Resource: r.Resource, Owner: r.Owner, RequestID: r.RequestID}, err)
 	})
 	return t, c.withResult(ctx, r, err)
 }
@@ -151,8 +158,8 @@ func (c *Client) Renew(ctx context.Context, ref lastword.TenureRef) (lastword.Te
 		return lastword.Tenure{}, q.refused(err)
 	}
 	return ask(ctx, c, q, func(ctx context.Context) (lastword.Tenure, error) {
-		a, err := c.calls.Renew(ctx, m)
-		return readTenureOf(a.GetTenure(), ref, err)
+		a, err := c.send(ctx, q, &wire.SessionCall{Request: &wire.SessionCall_Renew{Renew: m}})
+		return readTenureOf(a.GetRenew().GetTenure(), ref, err)
 	})
 }
 
@@ -165,7 +172,10 @@ func (c *Client) Release(ctx context.Context, ref lastword.TenureRef) error {
 	if _, err := tenureRef(m); err != nil {
 		return q.refused(err)
 	}
-	_, err := ask(ctx, c, q, func(ctx context.Context) (*wire.ReleaseResponse, error) { return c.calls.Release(ctx, m) })
+	_, err := ask(ctx, c, q, func(ctx context.Context) (*wire.ReleaseResponse, error) {
+		a, err := c.send(ctx, q, &wire.SessionCall{Request: &wire.SessionCall_Release{Release: m}})
+		return readDone(a.GetRelease(), err)
+	})
 	return err
 }
 
@@ -179,7 +189,10 @@ func (c *Client) Complete(ctx context.Context, ref lastword.TenureRef, result []
 	if _, err := completion(m); err != nil {
 		return q.refused(err)
 	}
-	_, err := ask(ctx, c, q, func(ctx context.Context) (*wire.CompleteResponse, error) { return c.calls.Complete(ctx, m) })
+	_, err := ask(ctx, c, q, func(ctx context.Context) (*wire.CompleteResponse, error) {
+		a, err := c.send(ctx, q, &wire.SessionCall{Request: &wire.SessionCall_Complete{Complete: m}})
+		return readDone(a.GetComplete(), err)
+	})
 	return err
 }
 
@@ -190,7 +203,10 @@ func (c *Client) Cancel(ctx context.Context, resource lastword.Resource, owner, 
 	if _, err := cancelRequest(m); err != nil {
 		return q.refused(err)
 	}
-	_, err := ask(ctx, c, q, func(ctx context.Context) (*wire.CancelResponse, error) { return c.calls.Cancel(ctx, m) })
+	_, err := ask(ctx, c, q, func(ctx context.Context) (*wire.CancelResponse, error) {
+		a, err := c.send(ctx, q, &wire.SessionCall{Request: &wire.SessionCall_Cancel{Cancel: m}})
+		return readDone(a.GetCancel(), err)
+	})
 	return err
 }
 
@@ -204,18 +220,19 @@ func (c *Client) Status(ctx context.Context, query lastword.StatusQuery) (lastwo
 		return lastword.Status{}, q.refused(err)
 	}
 	return ask(ctx, c, q, func(ctx context.Context) (lastword.Status, error) {
-		a, err := c.calls.Status(ctx, m)
+		a, err := c.send(ctx, q, &wire.SessionCall{Request: &wire.SessionCall_Status{Status: m}})
 		if err != nil {
 			return lastword.Status{}, err
 		}
-		return readStatusOf(a.GetStatus(), query)
+		return readStatusOf(a.GetStatus().GetStatus(), query)
 	})
 }
 
 // Bundle implements [Authority].
 func (c *Client) Bundle(ctx context.Context) ([]byte, error) {
 	return ask(ctx, c, question{op: opBundle}, func(ctx context.Context) ([]byte, error) {
-		a, err := c.calls.Bundle(ctx, &wire.BundleRequest{})
+		// Beside the session's connection, whose streams may all be in use.
+		a, err := c.waits.Bundle(ctx, &wire.BundleRequest{})
 		return a.GetBundle(), err
 	})
 }

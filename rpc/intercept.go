@@ -7,11 +7,16 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 )
 
-type arrivedKey struct{}
+// arrival is what a stream's context knows of its beginning and its end.
+type arrival struct {
+	arrived func()                  // the request has arrived
+	end     context.CancelCauseFunc // of the stream, also while it cannot be written
+}
+
+type arrivalKey struct{}
 
 // arrivalLimit ends a stream whose request has not arrived within d after its
 // headers. gRPC bounds the handshake of a connection and the silence of an idle
@@ -25,44 +30,49 @@ func arrivalLimit(d time.Duration) tap.ServerInHandle {
 			detach()
 			stopTimer()
 		}
-		return context.WithValue(ctx, arrivedKey{}, arrived), nil
+		return context.WithValue(ctx, arrivalKey{}, arrival{arrived, end}), nil
 	}
 }
 
 var errNoRequest = errors.New("the request did not arrive in time")
 
 func arrived(ctx context.Context) {
-	if f, ok := ctx.Value(arrivedKey{}).(func()); ok {
-		f()
+	if a, ok := ctx.Value(arrivalKey{}).(arrival); ok {
+		a.arrived()
 	}
 }
 
-// unary runs after the request has arrived. Its own net for panics is for what is
-// not behind the authority's: a panic before the authority was asked, and the
-// health service.
+// ending ends the stream of ctx, nil if it is not known how.
+func ending(ctx context.Context) context.CancelCauseFunc {
+	a, _ := ctx.Value(arrivalKey{}).(arrival)
+	return a.end
+}
+
+// unary runs after the request has arrived.
 func (s *service) unary(ctx context.Context, m any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	arrived(ctx)
-	op := operation{name: info.FullMethod}
-	a, err := protect(ctx, s, op, "", func() (*any, error) {
-		a, err := next(ctx, m)
-		return &a, err
-	})
-	switch {
-	case errors.Is(err, errPanicked):
-		return nil, s.refuse(ctx, op, "", err)
-	case err != nil:
+	return netted(ctx, s, info.FullMethod, func() (any, error) { return next(ctx, m) })
+}
+
+// netted makes a call of the service, unary or of a session. Its net for panics is
+// for what is not behind the authority's: a panic before the authority was asked,
+// and the health service.
+func netted[A any](ctx context.Context, s *service, name string, call func() (A, error)) (answer A, err error) {
+	op := operation{name: name}
+	_, err = protect(ctx, s, op, "", func() (*struct{}, error) {
+		var err error
+		answer, err = call()
 		return nil, err
+	})
+	if errors.Is(err, errPanicked) {
+		return answer, s.refuse(ctx, op, "", err)
 	}
-	return *a, nil
+	return answer, err
 }
 
 func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	arrived(stream.Context())
-	op := operation{name: info.FullMethod}
-	_, err := protect(stream.Context(), s, op, "", func() (*struct{}, error) { return nil, next(srv, stream) })
-	if errors.Is(err, errPanicked) {
-		return s.refuse(stream.Context(), op, "", err)
-	}
+	_, err := netted(stream.Context(), s, info.FullMethod, func() (struct{}, error) { return struct{}{}, next(srv, stream) })
 	return err
 }
 
@@ -72,7 +82,7 @@ func unknownMethod(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
 	e := invalid("method %q: this authority does not know it", clip(method, 128))
 	e.Hint = "the caller is newer than the authority, or speaks to the wrong address"
-	st := refusalStatus(operation{name: "call"}, "", e).Proto()
-	st.Code = int32(codes.Unimplemented)
-	return status.FromProto(st).Err()
+	r := refusal(operation{name: "call"}, "", e)
+	r.code = codes.Unimplemented
+	return r
 }

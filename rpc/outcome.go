@@ -158,6 +158,14 @@ func answers(got, want lastword.TenureRef) bool {
 		(want.Fence == 0 || got.Fence == want.Fence)
 }
 
+// readDone reads an answer that says no more than that it was done.
+func readDone[A any](m *A, err error) (*A, error) {
+	if err == nil && m == nil {
+		err = &brokenAnswer{invalid("it answers another question")}
+	}
+	return m, err
+}
+
 func readStatusOf(m *wire.Status, q lastword.StatusQuery) (lastword.Status, error) {
 	s, err := readStatus(m)
 	if err == nil && s.Resource != q.Resource {

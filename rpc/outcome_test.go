@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,6 +58,7 @@ type cutter struct {
 	lis   net.Listener
 	mu    sync.Mutex
 	conns []net.Conn
+	mute  atomic.Bool // what it reads goes nowhere
 }
 
 func newCutter(t *testing.T, backend string) *cutter {
@@ -79,7 +81,7 @@ func newCutter(t *testing.T, backend string) *cutter {
 			c.mu.Unlock()
 			for _, p := range [][2]net.Conn{{in, out}, {out, in}} {
 				wg.Go(func() {
-					_, _ = io.Copy(p[0], p[1])
+					_, _ = io.Copy(mutable{p[0], &c.mute}, p[1])
 					_ = p[0].Close()
 				})
 			}
@@ -87,6 +89,18 @@ func newCutter(t *testing.T, backend string) *cutter {
 	})
 	t.Cleanup(func() { _ = c.lis.Close(); c.cut(); wg.Wait() })
 	return c
+}
+
+type mutable struct {
+	io.Writer
+	mute *atomic.Bool
+}
+
+func (m mutable) Write(b []byte) (int, error) {
+	if m.mute.Load() {
+		return len(b), nil
+	}
+	return m.Writer.Write(b)
 }
 
 func (c *cutter) addr() string { return c.lis.Addr().String() }
@@ -256,7 +270,7 @@ func TestACallThatWaitsForAFreeStreamWasNotSentAndRenewalsPassIt(t *testing.T) {
 	}
 	f.renew = func(_ context.Context, r lastword.TenureRef) (lastword.Tenure, error) { return grantOf(req), nil }
 	addr, _ := serve(t, f, rpc.ServerConfig{MaxStreams: 1})
-	c := dial(t, addr)
+	c := dialWith(t, addr, rpc.ClientConfig{OneByOne: true})
 	long := req
 	long.Wait = time.Minute
 	ctx, cancel := context.WithCancel(t.Context())

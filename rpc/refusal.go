@@ -74,8 +74,32 @@ func asError(op operation, err error) *lastword.Error {
 
 const askAgain = "repeat the call unchanged, or ask for the status"
 
-// refusalStatus is e as it travels. Its cause stays here.
-func refusalStatus(op operation, resource lastword.Resource, e *lastword.Error) *status.Status {
+// refused is a refusal as it travels: a gRPC status with one detail after a unary
+// call, a failure in a session.
+type refused struct {
+	code   codes.Code
+	text   string
+	detail *wire.Refusal
+}
+
+func (r *refused) Error() string { return r.text }
+
+// GRPCStatus makes gRPC answer with it.
+func (r *refused) GRPCStatus() *status.Status {
+	st := status.New(r.code, r.text)
+	if r.detail == nil {
+		return st
+	}
+	if detailed, err := st.WithDetails(r.detail); err == nil {
+		return detailed
+	}
+	// Only text that is not UTF-8 ends here. Without its detail the caller
+	// takes it as unknown, which is never wrong.
+	return st
+}
+
+// refusal is e as it travels. Its cause stays here.
+func refusal(op operation, resource lastword.Resource, e *lastword.Error) *refused {
 	m := RefusalMessage(e)
 	m.Message, m.Hint = clip(e.Message, maxMessageBytes), clip(e.Hint, maxHintBytes)
 	if m.Op == "" {
@@ -92,17 +116,17 @@ func refusalStatus(op operation, resource lastword.Resource, e *lastword.Error) 
 	if m.Message != "" {
 		text += ": " + m.Message
 	}
-	st := status.New(code, clip(text, maxStatusMessageBytes))
-	if detailed, err := st.WithDetails(m); err == nil {
-		return detailed
-	}
-	// Only text that is not UTF-8 ends here. Without its detail the caller
-	// takes it as unknown, which is never wrong.
-	return st
+	return &refused{code: code, text: clip(text, maxStatusMessageBytes), detail: m}
 }
 
 // refusalOf is what the other side said, if err is something it said.
 func refusalOf(op operation, err error) (*lastword.Error, *wire.Refusal) {
+	if r := (*refused)(nil); errors.As(err, &r) { // of a session
+		if r.detail == nil {
+			return nil, nil
+		}
+		return readRefusal(op, r.detail), r.detail
+	}
 	st, ok := status.FromError(err)
 	if !ok {
 		return nil, nil

@@ -155,7 +155,7 @@ func everyCall(ctx context.Context, a rpc.Authority) map[string]error {
 func mutates(op string) bool { return op != "status" && op != "bundle" }
 
 // serve starts a server of a on a free loopback port until the end of the test.
-func serve(t *testing.T, a rpc.Authority, cfg rpc.ServerConfig) (addr string, s *rpc.Server) {
+func serve(t testing.TB, a rpc.Authority, cfg rpc.ServerConfig) (addr string, s *rpc.Server) {
 	t.Helper()
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -175,7 +175,7 @@ func serve(t *testing.T, a rpc.Authority, cfg rpc.ServerConfig) (addr string, s 
 	return lis.Addr().String(), s
 }
 
-func listen(t *testing.T) net.Listener {
+func listen(t testing.TB) net.Listener {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -187,7 +187,12 @@ func listen(t *testing.T) net.Listener {
 
 func dial(t *testing.T, addr string) *rpc.Client {
 	t.Helper()
-	c, err := rpc.Dial(addr, rpc.ClientConfig{})
+	return dialWith(t, addr, rpc.ClientConfig{})
+}
+
+func dialWith(t testing.TB, addr string, cfg rpc.ClientConfig) *rpc.Client {
+	t.Helper()
+	c, err := rpc.Dial(addr, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"net"
 	"time"
 
@@ -27,14 +28,24 @@ type ServerConfig struct {
 	// MaxStreams bounds the calls under way on one connection, waiting ones
 	// included; a caller's further calls wait on its side. Default 1024.
 	MaxStreams uint32
+	// MaxSessions bounds the sessions that are open; a further one is refused as
+	// QUOTA, and its client calls one by one. Default 10,000.
+	MaxSessions int
+	// SessionWindow bounds the calls without an answer of one session, waiting ones
+	// included. At least 16; default 16,384.
+	SessionWindow int
+	// StallTimeout is how long a client may leave answers of its session untaken
+	// until the session ends and its calls with it. Default 10 s.
+	StallTimeout time.Duration
 	// HandshakeTimeout is how long a new connection may take until it is ready
 	// for calls. Default 5 s.
 	HandshakeTimeout time.Duration
 	// RequestTimeout is how long a request may take to arrive after its headers.
 	// Default 10 s.
 	RequestTimeout time.Duration
-	// MaxIdle is how long a connection without calls is kept. Default 15 min;
-	// clients reconnect by themselves.
+	// MaxIdle is how long a connection without calls is kept, and a session without
+	// calls, which ends after twice that time at the latest. Default 15 min; clients
+	// reconnect by themselves.
 	MaxIdle time.Duration
 	// PingEvery is the silence after which the server asks whether a caller is
 	// still there; one that does not answer for PingEvery/2 is gone, and its waits
@@ -53,6 +64,9 @@ type ServerConfig struct {
 	Logger *slog.Logger
 }
 
+// minWindow is the smallest window of a session.
+const minWindow = 16
+
 // validate fills in the defaults.
 func (c *ServerConfig) validate() error {
 	for _, f := range []struct {
@@ -62,6 +76,7 @@ func (c *ServerConfig) validate() error {
 	}{
 		{"MaxWait", &c.MaxWait, time.Hour},
 		{"HandshakeTimeout", &c.HandshakeTimeout, 5 * time.Second},
+		{"StallTimeout", &c.StallTimeout, 10 * time.Second},
 		{"RequestTimeout", &c.RequestTimeout, 10 * time.Second},
 		{"MaxIdle", &c.MaxIdle, 15 * time.Minute},
 		{"PingEvery", &c.PingEvery, 20 * time.Second},
@@ -78,6 +93,15 @@ func (c *ServerConfig) validate() error {
 	}
 	if c.MaxStreams == 0 {
 		c.MaxStreams = 1024
+	}
+	if c.MaxSessions == 0 {
+		c.MaxSessions = 10_000
+	}
+	if c.SessionWindow == 0 {
+		c.SessionWindow = 16 << 10
+	}
+	if c.MaxSessions < 0 || c.SessionWindow < minWindow || c.SessionWindow > math.MaxInt32 {
+		return invalid("server configuration: MaxSessions is %d and SessionWindow %d; want more than 0, and at least %d", c.MaxSessions, c.SessionWindow, minWindow)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -107,6 +131,7 @@ func NewServer(a Authority, cfg ServerConfig) *Server {
 		return s
 	}
 	svc := &service{authority: a, cfg: cfg, stopping: stopping}
+	context.AfterFunc(stopping, svc.crew.close)
 	s.health = &healthService{Server: health.NewServer(), stopping: stopping}
 	s.SetServing(false)
 	s.grpc = grpc.NewServer(s.options(svc)...)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/lastword/lastword"
 	wire "github.com/lastword/lastword/rpc/lastword/v1"
@@ -16,6 +17,8 @@ type service struct {
 	authority Authority
 	cfg       ServerConfig
 	stopping  context.Context // ends when the server begins to shut down
+	sessions  atomic.Int64    // that are open
+	crew      crew            // at work on their calls
 }
 
 // Acquire implements the service.
@@ -35,9 +38,23 @@ func (s *service) Acquire(ctx context.Context, m *wire.AcquireRequest) (*wire.Ac
 			ctx, cancel = s.untilShutdown(ctx)
 		}
 		defer cancel()
-		t, err := s.authority.Acquire(ctx, r)
+		t, err := s.acquire(ctx, r)
 		return &wire.AcquireResponse{Tenure: tenureMessage(t)}, err
 	})
+}
+
+// acquire tells a session, if ctx is a call of one, when the acquire begins to wait.
+// Of an authority that does not say so, one that may wait counts as waiting.
+func (s *service) acquire(ctx context.Context, r lastword.AcquireRequest) (lastword.Tenure, error) {
+	queued, ok := ctx.Value(queuedKey{}).(func())
+	if !ok || r.Wait == 0 {
+		return s.authority.Acquire(ctx, r)
+	}
+	if a, ok := s.authority.(Queuer); ok {
+		return a.AcquireQueued(ctx, r, queued)
+	}
+	queued()
+	return s.authority.Acquire(ctx, r)
 }
 
 // Renew implements the service.
@@ -162,12 +179,15 @@ var errStopping = errors.New("the server is shutting down")
 
 // handle reads the request, calls the authority, and turns errors into refusals.
 func handle[Q, A any](ctx context.Context, s *service, op operation, resource string, read func() (Q, error), call func(Q) (*A, error)) (*A, error) {
-	q, err := read()
+	q, err := protect(ctx, s, op, resource, func() (*Q, error) {
+		q, err := read()
+		return &q, err
+	})
 	if err != nil {
 		// Nothing was asked of the authority, so nothing is unknown.
 		return nil, s.refuse(ctx, operation{op.name, false}, resource, err)
 	}
-	a, err := protect(ctx, s, op, resource, func() (*A, error) { return call(q) })
+	a, err := protect(ctx, s, op, resource, func() (*A, error) { return call(*q) })
 	if err != nil {
 		return nil, s.refuse(ctx, op, resource, err)
 	}
@@ -183,7 +203,7 @@ func (s *service) refuse(ctx context.Context, op operation, resource string, err
 			slog.String("resource", clip(resource, lastword.MaxIDBytes)), slog.Any("error", err))
 	}
 	known, _ := lastword.ParseResource(resource)
-	return refusalStatus(op, known, e).Err()
+	return refusal(op, known, e)
 }
 
 func ownFault(c lastword.Code) bool {

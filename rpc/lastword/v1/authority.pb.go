@@ -1370,8 +1370,13 @@ type SessionResponse struct {
 	// Answers, in no particular order.
 	Answers []*SessionAnswer `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"`
 	// How many calls without an answer this session may have. In the first message
-	// of the stream, which comes before any call has been made; 0 later.
-	Window        uint32 `protobuf:"varint,2,opt,name=window,proto3" json:"window,omitempty"`
+	// of the stream, which comes before any call has been made; 0 later. A call
+	// above it ends the stream.
+	Window uint32 `protobuf:"varint,2,opt,name=window,proto3" json:"window,omitempty"`
+	// In the last message of a stream that the authority ends by itself: the highest
+	// id that it has read. It has answered every call up to there and begun none
+	// above, which can be made elsewhere. Absent before.
+	Last          *uint64 `protobuf:"varint,3,opt,name=last,proto3,oneof" json:"last,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1416,6 +1421,13 @@ func (x *SessionResponse) GetAnswers() []*SessionAnswer {
 func (x *SessionResponse) GetWindow() uint32 {
 	if x != nil {
 		return x.Window
+	}
+	return 0
+}
+
+func (x *SessionResponse) GetLast() uint64 {
+	if x != nil && x.Last != nil {
+		return *x.Last
 	}
 	return 0
 }
@@ -2501,10 +2513,12 @@ const file_lastword_v1_authority_proto_rawDesc = "" +
 	"\bcomplete\x18\x06 \x01(\v2\x1c.lastword.v1.CompleteRequestH\x00R\bcomplete\x124\n" +
 	"\x06cancel\x18\a \x01(\v2\x1a.lastword.v1.CancelRequestH\x00R\x06cancel\x124\n" +
 	"\x06status\x18\b \x01(\v2\x1a.lastword.v1.StatusRequestH\x00R\x06statusB\t\n" +
-	"\arequest\"_\n" +
+	"\arequest\"\x81\x01\n" +
 	"\x0fSessionResponse\x124\n" +
 	"\aanswers\x18\x01 \x03(\v2\x1a.lastword.v1.SessionAnswerR\aanswers\x12\x16\n" +
-	"\x06window\x18\x02 \x01(\rR\x06window\"\xb5\x03\n" +
+	"\x06window\x18\x02 \x01(\rR\x06window\x12\x17\n" +
+	"\x04last\x18\x03 \x01(\x04H\x00R\x04last\x88\x01\x01B\a\n" +
+	"\x05_last\"\xb5\x03\n" +
 	"\rSessionAnswer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x128\n" +
 	"\aacquire\x18\x02 \x01(\v2\x1c.lastword.v1.AcquireResponseH\x00R\aacquire\x122\n" +
@@ -2720,6 +2734,7 @@ func file_lastword_v1_authority_proto_init() {
 		(*SessionCall_Cancel)(nil),
 		(*SessionCall_Status)(nil),
 	}
+	file_lastword_v1_authority_proto_msgTypes[20].OneofWrappers = []any{}
 	file_lastword_v1_authority_proto_msgTypes[21].OneofWrappers = []any{
 		(*SessionAnswer_Acquire)(nil),
 		(*SessionAnswer_Renew)(nil),

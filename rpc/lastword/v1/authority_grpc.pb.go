@@ -95,8 +95,10 @@ type AuthorityServiceClient interface {
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 	// Session carries the calls of one client process: many in one message, answered
 	// in any order, the calls that wait pushed when their turn comes. A call means
-	// what the unary call of its name means. When the stream breaks, whoever has no
-	// answer yet does not know: ask again with the same request_id.
+	// what the unary call of its name means. Who wants to know whether the authority
+	// has sessions sends no call before the first message has come. When the stream
+	// breaks, whoever has no answer yet does not know: ask again with the same
+	// request_id.
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error)
 	// Bundle returns the trust bundle that grants are verified with. It holds no
 	// secret and needs no identity.
@@ -276,8 +278,10 @@ type AuthorityServiceServer interface {
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	// Session carries the calls of one client process: many in one message, answered
 	// in any order, the calls that wait pushed when their turn comes. A call means
-	// what the unary call of its name means. When the stream breaks, whoever has no
-	// answer yet does not know: ask again with the same request_id.
+	// what the unary call of its name means. Who wants to know whether the authority
+	// has sessions sends no call before the first message has come. When the stream
+	// breaks, whoever has no answer yet does not know: ask again with the same
+	// request_id.
 	Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error
 	// Bundle returns the trust bundle that grants are verified with. It holds no
 	// secret and needs no identity.
