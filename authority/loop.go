@@ -252,7 +252,7 @@ func (l *loop) decide(calls []*call) {
 		return
 	}
 	b := l.newBatch(calls)
-	if len(b.queries) == 0 && l.header.Tick >= l.liveUntil {
+	if len(calls) == 0 && len(b.queries) == 0 && l.header.Tick >= l.liveUntil {
 		return
 	}
 	view, err := l.store.Read(l.ctx, b.queries...)
