@@ -22,6 +22,10 @@ type Authority interface {
 	Cancel(ctx context.Context, resource lastword.Resource, owner, requestID string) error
 	// Status tells the state of a resource and of one tenure (R9).
 	Status(ctx context.Context, q lastword.StatusQuery) (lastword.Status, error)
+	// List is one page of resources, in byte order (R9).
+	List(ctx context.Context, q lastword.ListQuery) (lastword.Page, error)
+	// Revoke ends the tenure that has this very fence, for an operator (R7).
+	Revoke(ctx context.Context, resource lastword.Resource, fence lastword.Token, operator, reason string) error
 	// Bundle is the serialized trust bundle, a JSON Web Key Set.
 	Bundle(ctx context.Context) ([]byte, error)
 }

@@ -176,6 +176,16 @@ func (c *cutting) Status(ctx context.Context, q lastword.StatusQuery) (lastword.
 	return c.Authority.Status(ctx, q)
 }
 
+func (c *cutting) List(ctx context.Context, q lastword.ListQuery) (lastword.Page, error) {
+	c.proxy.cut()
+	return c.Authority.List(ctx, q)
+}
+
+func (c *cutting) Revoke(ctx context.Context, r lastword.Resource, fence lastword.Token, operator, reason string) error {
+	c.proxy.cut()
+	return c.Authority.Revoke(ctx, r, fence, operator, reason)
+}
+
 func (c *cutting) Bundle(ctx context.Context) ([]byte, error) {
 	c.proxy.cut()
 	return c.Authority.Bundle(ctx)
