@@ -54,6 +54,7 @@ type Authority struct {
 	signer *grant.Signer
 	loop   *loop
 	lists  chan struct{} // pages that are being read
+	views  *views
 }
 
 // Open starts an authority on a store: it takes a new issuer epoch (R10), then
@@ -75,7 +76,8 @@ func Open(ctx context.Context, s store.Store, signer *grant.Signer, cfg Config) 
 		return nil, named(err, "open authority", "")
 	}
 	a := &Authority{cfg: cfg, store: s, signer: signer, lists: make(chan struct{}, listsAtOnce)}
-	a.loop = newLoop(s, cfg, run)
+	a.views = newViews(cfg.MaxWatchers, a.patrol)
+	a.loop = newLoop(s, cfg, run, a.views)
 	go a.loop.run()
 	return a, nil
 }
@@ -84,6 +86,7 @@ func Open(ctx context.Context, s store.Store, signer *grant.Signer, cfg Config) 
 // stays granted.
 func (a *Authority) Close() error {
 	a.loop.stop()
+	a.views.going.Wait()
 	return nil
 }
 

@@ -67,6 +67,7 @@ type result struct {
 	known    bool          // age is known
 	age      time.Duration // since the tenure was granted or renewed last, at most, when the round began
 	sent     time.Duration // when the step's commit was sent
+	at       time.Duration // elapsed time that age is of
 	err      error
 }
 

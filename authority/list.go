@@ -126,6 +126,7 @@ func (a *Authority) leaf(ctx context.Context, prefix string, after lastword.Reso
 	for i, answer := range answers[1:] {
 		found[at[i+1]] = answer
 	}
+	a.views.tell(found...)
 	return found, len(records) == pageRecords, nil
 }
 
@@ -159,9 +160,11 @@ func newProbe(records []core.Record) *call {
 	return c
 }
 
-// listed is what lists and watches show of a resource.
+// listed is what lists and watches show of a resource. What remains is counted from
+// now: a reader may have been slow.
 func (a *Authority) listed(res result) (lastword.Status, error) {
 	res.record = light(res.record)
+	res.age += max(0, a.cfg.Elapsed()-res.at)
 	return a.status(res, lastword.StatusQuery{Resource: res.record.Resource})
 }
 

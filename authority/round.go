@@ -313,7 +313,7 @@ func (b *batch) reply(p *page, c *call, answer core.Answer, extended bool) resul
 	age, known := b.l.watches.age(p.record, b.began)
 	return result{
 		answer: answer, record: p.record, request: b.request(c.query), header: b.header,
-		waiters: b.l.waiters.of(p.resource), waited: c.waited, extended: extended, age: age, known: known,
+		waiters: b.l.waiters.of(p.resource), waited: c.waited, extended: extended, age: age, known: known, at: b.began,
 	}
 }
 
