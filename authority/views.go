@@ -319,6 +319,6 @@ func (w *watcher) wait(ctx context.Context) error {
 	case <-w.mine.over:
 		return w.mine.err
 	case <-ctx.Done():
-		return notSent(ctx.Err())
+		return &lastword.Error{Code: lastword.CodeUnavailable, Message: "the watch was ended", Err: ctx.Err()}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"log/slog"
 	"net"
 	"strings"
@@ -184,6 +185,11 @@ func (c *cutting) List(ctx context.Context, q lastword.ListQuery) (lastword.Page
 func (c *cutting) Revoke(ctx context.Context, r lastword.Resource, fence lastword.Token, operator, reason string) error {
 	c.proxy.cut()
 	return c.Authority.Revoke(ctx, r, fence, operator, reason)
+}
+
+func (c *cutting) Watch(ctx context.Context, prefix string) iter.Seq2[lastword.Sight, error] {
+	c.proxy.cut()
+	return c.Authority.Watch(ctx, prefix)
 }
 
 func (c *cutting) Bundle(ctx context.Context) ([]byte, error) {
