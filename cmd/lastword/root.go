@@ -59,7 +59,7 @@ func (a *app) root() *cobra.Command {
 		a.serveCommand(),
 		a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.completeCommand(), a.cancelCommand(), a.statusCommand(),
 		a.listCommand(), a.watchCommand(), a.revokeCommand(),
-		a.execCommand(),
+		a.execCommand(), a.backupCommand(),
 		a.fenceCommand(), a.grantCommand(), a.labCommand(),
 		a.versionCommand(), a.completionCommand(),
 	)
