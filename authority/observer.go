@@ -37,6 +37,7 @@ const (
 	OpCancel   Op = "cancel"
 	OpRevoke   Op = "revoke"
 	OpStatus   Op = "status"
+	OpList     Op = "list"
 )
 
 // Answer is how one call ended.

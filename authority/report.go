@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/internal/core"
 	"github.com/lastword/lastword/internal/outbox"
 )
@@ -97,8 +96,6 @@ func (b *batch) change(p *page, sent, done time.Duration) change {
 	return c
 }
 
-// open reports whether a tenure in this state is the current one.
-func open(s lastword.State) bool { return s == lastword.StateHeld || s == lastword.StatePending }
 
 // turn hands the notes of one turn of the loop over, with where it stands now.
 func (l *loop) turn() {

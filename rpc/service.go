@@ -19,6 +19,7 @@ type service struct {
 	stopping  context.Context // ends when the server begins to shut down
 	sessions  atomic.Int64    // that are open
 	crew      crew            // at work on their calls
+	mutating  atomic.Int64    // calls under way that change something
 }
 
 // Acquire implements the service.
@@ -186,6 +187,10 @@ func handle[Q, A any](ctx context.Context, s *service, op operation, resource st
 	if err != nil {
 		// Nothing was asked of the authority, so nothing is unknown.
 		return nil, s.refuse(ctx, operation{op.name, false}, resource, err)
+	}
+	if op.mutates {
+		s.mutating.Add(1)
+		defer s.mutating.Add(-1)
 	}
 	a, err := protect(ctx, s, op, resource, func() (*A, error) { return call(*q) })
 	if err != nil {
