@@ -96,7 +96,6 @@ func (b *batch) change(p *page, sent, done time.Duration) change {
 	return c
 }
 
-
 // turn hands the notes of one turn of the loop over, with where it stands now.
 func (l *loop) turn() {
 	r := l.reporter
