@@ -40,6 +40,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/grant"
@@ -54,6 +55,9 @@ type Authority struct {
 	store  store.Store
 	signer *grant.Signer
 	loop   *loop
+
+	reloading sync.Mutex
+	swept     swept // guarded by reloading
 }
 
 // Open starts an authority on a store: it takes a new issuer epoch (R10), then
@@ -71,6 +75,10 @@ func Open(ctx context.Context, s store.Store, signer *grant.Signer, cfg Config) 
 		return nil, named(invalid("the signer's domain %q is not %q", signer.Domain(), cfg.Domain), "open authority", "")
 	}
 	run, err := start(ctx, s, cfg)
+	if err == nil {
+		// A key ring knows an epoch before anything is granted under it.
+		_, err = signer.Publish(run.header.Epoch, cfg.RefreshHint)
+	}
 	if err != nil {
 		return nil, named(err, "open authority", "")
 	}
@@ -133,7 +141,7 @@ func (a *Authority) Acquire(ctx context.Context, r lastword.AcquireRequest) (las
 func (a *Authority) granted(res result) (lastword.Tenure, error) {
 	t, err := a.tenure(res)
 	if err != nil {
-		return lastword.Tenure{}, named(err, "acquire", res.record.Resource)
+		return lastword.Tenure{}, named(asEnded(err), "acquire", res.record.Resource)
 	}
 	if !res.answer.Repeated && a.cfg.Elapsed()-res.sent >= t.TTL {
 		return lastword.Tenure{}, named(&lastword.Error{
@@ -239,24 +247,8 @@ func (a *Authority) step(ctx context.Context, op string, ref lastword.TenureRef,
 // Status is linearizable (R9). It settles first what this process has watched
 // lapse, so that EXPIRED is told only once it is durable (R8).
 func (a *Authority) Status(ctx context.Context, q lastword.StatusQuery) (lastword.Status, error) {
-	if _, err := lastword.ParseResource(string(q.Resource)); err != nil {
-		return lastword.Status{}, named(err, "status", "")
-	}
-	if (q.Owner == "") != (q.RequestID == "") {
-		return lastword.Status{}, named(invalid("a request id is named together with its owner"), "status", q.Resource)
-	}
-	c := newCall(kindStatus, q.Owner, store.Query{Resource: q.Resource, Owner: q.Owner, RequestID: q.RequestID, LeaseID: q.LeaseID})
-	c.decide = func(rec core.Record, _ *core.Request, h core.Header, clock core.Clock) (core.Change, core.Answer) {
-		return core.Look(rec, h, clock)
-	}
-	res, err := a.loop.submit(ctx, c, 0)
-	if err == nil {
-		var st lastword.Status
-		if st, err = a.status(res, q); err == nil {
-			return st, nil
-		}
-	}
-	return lastword.Status{}, named(err, "status", q.Resource)
+	st, _, err := a.look(ctx, q)
+	return st, err
 }
 
 // Bundle is the trust bundle that verifies this authority's grants, as JWKS.
@@ -265,10 +257,7 @@ func (a *Authority) Bundle(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, named(err, "bundle", "")
 	}
-	b, err := a.signer.Bundle(grant.BundleInfo{
-		// The content changes with the epoch only, and both only grow.
-		Sequence: uint64(epoch) + 1, CurrentEpoch: epoch, RefreshHint: a.cfg.RefreshHint,
-	})
+	b, err := a.signer.Publish(epoch, a.cfg.RefreshHint)
 	if err != nil {
 		return nil, named(err, "bundle", "")
 	}
