@@ -59,18 +59,17 @@ func NewKey() (Key, error) {
 func NewZoneKey() (Key, error) {
 	secret := make([]byte, zoneKeyBytes)
 	_, _ = rand.Read(secret) // never fails
-	return makeZoneKey(secret)
+	return makeZoneKey(secret), nil
 }
 
 const zoneKeyBytes = 32
 
-func makeZoneKey(secret []byte) (Key, error) {
-	sum, err := (&jose.JSONWebKey{Key: secret}).Thumbprint(crypto.SHA256)
-	if err != nil {
-		return Key{}, &lastword.Error{Code: lastword.CodeInternal, Op: "make key", Err: err}
-	}
+// makeZoneKey takes 32 random bytes: the id that is made of them gives away nothing.
+func makeZoneKey(secret []byte) Key {
+	jwk := `{"k":"` + base64.RawURLEncoding.EncodeToString(secret) + `","kty":"oct"}`
+	sum := sha256.Sum256([]byte(jwk)) // RFC 7638
 	return Key{k: &privateKey{
-		id: base64.RawURLEncoding.EncodeToString(sum), alg: algHS256,
+		id: base64.RawURLEncoding.EncodeToString(sum[:]), alg: algHS256,
 		sign: func(message []byte) []byte {
 			h := hmac.New(sha256.New, secret)
 			h.Write(message)
@@ -79,7 +78,7 @@ func makeZoneKey(secret []byte) (Key, error) {
 		pem: func() ([]byte, error) {
 			return pem.EncodeToMemory(&pem.Block{Type: zonePEMType, Bytes: secret}), nil
 		},
-	}}, nil
+	}}
 }
 
 func makeKey(private ed25519.PrivateKey) (Key, error) {
@@ -124,7 +123,7 @@ func parseKey(b []byte) (Key, error) {
 		if len(block.Bytes) != zoneKeyBytes {
 			return Key{}, fmt.Errorf("a zone key has %d bytes", zoneKeyBytes)
 		}
-		return makeZoneKey(block.Bytes)
+		return makeZoneKey(block.Bytes), nil
 	}
 	private, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
