@@ -199,14 +199,15 @@ func TestRevokingTheSigningKeyUnderARunningAuthority(t *testing.T) {
 	}
 
 	must(t, a.Reload(t.Context()))
-	if i := ring.Info(); i.CurrentEpoch != 1 || i.MinimumEpoch != 1 || i.NextEpoch != 0 {
-		t.Fatalf("got %+v", i)
+	began := ring.Info() // a start that meets another step of the store takes a later epoch
+	if began.CurrentEpoch < 1 || began.MinimumEpoch != 1 || began.NextEpoch != 0 {
+		t.Fatalf("got %+v", began)
 	}
 	if st := status(t, a); st.State != lastword.StateFree && st.State != lastword.StateRevoked {
 		t.Fatalf("the tenure is %s", st.State)
 	}
 	next := mustAcquire(t, a, request("w1", "r2", time.Minute))
-	if next.Fence.Epoch() != 1 || next.Fence <= tenure.Fence {
+	if next.Fence.Epoch() != began.CurrentEpoch || next.Fence <= tenure.Fence {
 		t.Fatalf("fence %s after %s", next.Fence.Text(), tenure.Fence.Text())
 	}
 	must(t, second(open(t, fresh, next)))
@@ -215,8 +216,8 @@ func TestRevokingTheSigningKeyUnderARunningAuthority(t *testing.T) {
 	}
 	must(t, a.Reload(t.Context()))
 	must(t, second(a.Renew(t.Context(), next.TenureRef)))
-	if e := epoch(t, a); e != 1 {
-		t.Fatalf("epoch %d: every reload began one", e)
+	if e := epoch(t, a); e != began.CurrentEpoch {
+		t.Fatalf("epoch %d after %d: every reload began one", e, began.CurrentEpoch)
 	}
 }
 
@@ -227,7 +228,7 @@ func TestRevokedEpochsEndTheirTenures(t *testing.T) {
 	a := w.open(authority.Config{})
 	old := mustAcquire(t, a, request("w1", "r1", time.Minute))
 	e, err := a.NewEpoch(t.Context())
-	if err != nil || e != 1 {
+	if err != nil || e < 1 {
 		t.Fatalf("epoch %d, %v", e, err)
 	}
 	must(t, second(a.Renew(t.Context(), old.TenureRef))) // a new epoch alone ends nothing

@@ -478,4 +478,3 @@ func ExampleRing() {
 	// <nil> 4
 	// <nil> 1 true
 }
-

@@ -53,6 +53,8 @@ func classOf(r grant.Reason) string {
 		return "revision"
 	case grant.ReasonBundleRollback:
 		return "rollback"
+	case grant.ReasonBundleUnavailable, grant.ReasonBundleInvalid:
+		return "bundle" // of no vector
 	}
 	return "?"
 }

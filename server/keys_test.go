@@ -65,7 +65,7 @@ func TestAServerFollowsItsKeyRing(t *testing.T) {
 		next, err = s.Authority().Acquire(t.Context(), lastword.AcquireRequest{Resource: "doc/a", RequestID: "r2", Owner: "w2", TTL: time.Minute, Wait: time.Second})
 	}
 	t.Logf("from revocation to the next grant: %v", time.Since(began).Round(time.Millisecond))
-	if next.Fence.Epoch() != tenure.Fence.Epoch()+1 {
+	if next.Fence.Epoch() <= tenure.Fence.Epoch() {
 		t.Fatalf("fence %s after %s", next.Fence.Text(), tenure.Fence.Text())
 	}
 	sequence := bundleOf(t, s).Sequence()
@@ -73,7 +73,7 @@ func TestAServerFollowsItsKeyRing(t *testing.T) {
 
 	s = start(t, config(dir)) // the key file still has the revoked key
 	b := bundleOf(t, s)
-	if b.Sequence() <= sequence || b.MinimumEpoch() != next.Fence.Epoch() {
+	if b.Sequence() <= sequence || b.MinimumEpoch() <= tenure.Fence.Epoch() || b.MinimumEpoch() > next.Fence.Epoch() {
 		t.Fatalf("sequence %d after %d, minimum %d", b.Sequence(), sequence, b.MinimumEpoch())
 	}
 	if err := ring.Reload(); err != nil || ring.Signer().Has(first.ID()) {
