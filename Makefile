@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run build test check fmt generate model fuzz bench clean \
-	need-go need-race need-spin tools format-check vet lint imports generated unit alerts
+	need-go need-race need-spin need-verify tools format-check vet lint imports generated unit alerts
 
 GO       ?= go
 BIN      := bin/lastword
@@ -42,7 +42,7 @@ build: need-go ## bin/lastword
 
 # ---- check it ---------------------------------------------------------------
 
-test: need-go need-race tools format-check vet lint imports generated unit alerts ## everything that CI runs; stops at the first failure
+test: need-go need-race need-verify tools format-check vet lint imports generated unit alerts ## everything that CI runs; stops at the first failure
 
 check: need-go tools format-check lint ## format and lint only, quick
 
@@ -92,7 +92,8 @@ model: build need-spin ## the model at its largest scope, every broken variant, 
 	$(BIN) lab model --variant all -o json >bin/variants.json
 	spec/promela/run.sh
 
-fuzz: need-go ## every fuzz target for FUZZTIME (10s) each
+fuzz: need-go ## every fuzz target for FUZZTIME (10s) each, and a million mutated grants
+	$(GO) test ./grant -run TestMutatedGrants -mutations 1000000 -v
 	@set -euo pipefail; \
 	pkgs=$$($(GO) list ./...); \
 	for pkg in $$pkgs; do \
@@ -136,6 +137,19 @@ need-race:
 		apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
 	else \
 		echo "make test needs$$missing (the race detector is built with a C compiler, silent loss with network namespaces); as root: apt-get install$$missing" >&2; exit 1; \
+	fi
+
+need-verify:
+	@set -euo pipefail; \
+	missing=''; \
+	/usr/bin/python3 -c 'import jwt, cryptography' 2>/dev/null || python3 -c 'import jwt, cryptography' 2>/dev/null || missing="$$missing python3-jwt python3-cryptography"; \
+	command -v node >/dev/null || missing="$$missing nodejs"; \
+	[ -n "$$missing" ] || exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "--- installing$$missing"; \
+		apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
+	else \
+		echo "make test needs$$missing (grants are verified in other languages); as root: apt-get install$$missing" >&2; exit 1; \
 	fi
 
 need-spin:

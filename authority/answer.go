@@ -96,6 +96,9 @@ func (a *Authority) claims(resource lastword.Resource, l core.Lease) grant.Claim
 
 func (a *Authority) tenure(res result) (lastword.Tenure, error) {
 	l := res.answer.Lease
+	if !a.signer.Has(l.KeyID) {
+		return lastword.Tenure{}, keyGone(l)
+	}
 	signed, digest, err := a.signer.Sign(l.KeyID, a.claims(res.record.Resource, l))
 	if err != nil {
 		return lastword.Tenure{}, &lastword.Error{
@@ -147,7 +150,11 @@ func (a *Authority) status(res result, q lastword.StatusQuery) (lastword.Status,
 		st.State = lastword.StateReleased
 	}
 	if st.State == lastword.StateHeld || st.State == lastword.StatePending {
-		digest, err := a.signer.Digest(l.KeyID, a.claims(rec.Resource, l))
+		var digest lastword.Digest // none, if its key was revoked
+		var err error
+		if a.signer.Has(l.KeyID) {
+			digest, err = a.signer.Digest(l.KeyID, a.claims(rec.Resource, l))
+		}
 		if err != nil {
 			return st, &lastword.Error{Code: lastword.CodeInternal, Message: "the grant's digest cannot be made", Err: err}
 		}

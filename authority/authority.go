@@ -39,6 +39,7 @@ package authority
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/grant"
@@ -55,6 +56,9 @@ type Authority struct {
 	loop   *loop
 	lists  chan struct{} // pages that are being read
 	views  *views
+
+	reloading sync.Mutex
+	swept     swept // guarded by reloading
 }
 
 // Open starts an authority on a store: it takes a new issuer epoch (R10), then
@@ -77,6 +81,10 @@ func Open(ctx context.Context, s store.Store, signer *grant.Signer, cfg Config) 
 		cfg.Witness = witness
 	}
 	run, err := start(ctx, s, cfg)
+	if err == nil {
+		// A key ring knows an epoch before anything is granted under it.
+		_, err = signer.Publish(run.header.Epoch, cfg.RefreshHint)
+	}
 	if err != nil {
 		return nil, named(err, "open authority", "")
 	}
@@ -152,7 +160,7 @@ func (a *Authority) AcquireQueued(ctx context.Context, r lastword.AcquireRequest
 func (a *Authority) granted(res result) (lastword.Tenure, error) {
 	t, err := a.tenure(res)
 	if err != nil {
-		return lastword.Tenure{}, named(err, "acquire", res.record.Resource)
+		return lastword.Tenure{}, named(asEnded(err), "acquire", res.record.Resource)
 	}
 	if !res.answer.Repeated && a.cfg.Elapsed()-res.sent >= t.TTL {
 		return lastword.Tenure{}, named(&lastword.Error{
@@ -248,21 +256,8 @@ func (a *Authority) step(ctx context.Context, op string, ref lastword.TenureRef,
 func (a *Authority) Status(ctx context.Context, q lastword.StatusQuery) (st lastword.Status, err error) {
 	seen := a.begin(OpStatus, q.Resource, 0)
 	defer seen.end(ctx, &err)
-	if _, err := lastword.ParseResource(string(q.Resource)); err != nil {
-		return lastword.Status{}, named(err, "status", "")
-	}
-	if (q.Owner == "") != (q.RequestID == "") {
-		return lastword.Status{}, named(invalid("a request id is named together with its owner"), "status", q.Resource)
-	}
-	c := newLook(q.Resource)
-	c.owner, c.query = q.Owner, store.Query{Resource: q.Resource, Owner: q.Owner, RequestID: q.RequestID, LeaseID: q.LeaseID}
-	res, err := a.loop.submit(ctx, c, 0)
-	if err == nil {
-		if st, err = a.status(res, q); err == nil {
-			return st, nil
-		}
-	}
-	return lastword.Status{}, named(err, "status", q.Resource)
+	st, _, err = a.look(ctx, q)
+	return st, err
 }
 
 // Bundle is the trust bundle that verifies this authority's grants, as JWKS.
@@ -271,10 +266,7 @@ func (a *Authority) Bundle(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, named(err, "bundle", "")
 	}
-	b, err := a.signer.Bundle(grant.BundleInfo{
-		// The content changes with the epoch only, and both only grow.
-		Sequence: uint64(epoch) + 1, CurrentEpoch: epoch, RefreshHint: a.cfg.RefreshHint,
-	})
+	b, err := a.signer.Publish(epoch, a.cfg.RefreshHint)
 	if err != nil {
 		return nil, named(err, "bundle", "")
 	}

@@ -53,6 +53,7 @@ func TestR10TwoStartsBetweenTwoReadingsAreNoRegression(t *testing.T) {
 			}
 		}}
 		p1 := w.open(authority.Config{Witness: between})
+		synctest.Wait() // its loop has looked and sleeps: it learns of the next start below
 		w.open(authority.Config{})
 		armed.Store(true)
 		mustAcquire(t, p1, request("a", "1", time.Second))

@@ -152,6 +152,7 @@ func (w *passage) again(ctx context.Context, d core.Decision, rec Record, last c
 			return w.outrun(d.Again)
 		}
 		w.want.MinPolicyGeneration = max(w.want.MinPolicyGeneration, rec.MinPolicyGeneration)
+		w.want.Bundle = grant.BundleFloor{Sequence: rec.BundleSequence, MinimumEpoch: rec.MinEpoch}
 		return w.verify(ctx)
 	case core.AgainAsk:
 		if err := w.ask(ctx, true); err != nil {

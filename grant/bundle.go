@@ -68,15 +68,21 @@ type bundleData struct {
 	raw         []byte // marshalled
 }
 
-// publicKey is a key of the bundle. alg is fixed here, never by a message (T8).
+// publicKey is a key of the bundle. alg is fixed here, never by a message (T8). Of a
+// key for one trust zone the bundle has id and epochs only; mac is set by a verifier
+// that was given the key.
 type publicKey struct {
 	id     string
 	alg    string
 	ed     ed25519.PublicKey
+	mac    func(message, sig []byte) bool
 	epochs EpochRange
 }
 
 func (k *publicKey) verifies(message, sig []byte) bool {
+	if k.alg == algHS256 {
+		return k.mac != nil && k.mac(message, sig)
+	}
 	return len(sig) == ed25519.SignatureSize && ed25519.Verify(k.ed, message, sig)
 }
 
@@ -119,7 +125,18 @@ type wireBundle struct {
 	CurrentEpoch *uint32           `json:"lastword_current_epoch"`
 	MinimumEpoch *uint32           `json:"lastword_minimum_epoch"`
 	RefreshHint  int64             `json:"spiffe_refresh_hint,omitempty"` // seconds
+	ZoneKeys     []wireZoneKey     `json:"lastword_zone_keys,omitempty"`
 	Keys         []json.RawMessage `json:"keys"`
+}
+
+// wireZoneKey names a key for one trust zone. Only who was given the key by hand can
+// use the name.
+type wireZoneKey struct {
+	ID    string           `json:"kid"`
+	Alg   string           `json:"alg"`
+	First uint32           `json:"lastword_first_epoch"`
+	Last  *uint32          `json:"lastword_last_epoch,omitempty"`
+	K     *json.RawMessage `json:"k,omitempty"`
 }
 
 // wireKey is what a bundle's key has beside the members of the JWK, and the
@@ -181,6 +198,10 @@ func (d *bundleData) marshal() ([]byte, error) {
 		RefreshHint: int64(d.refreshHint / time.Second), Keys: []json.RawMessage{},
 	}
 	for _, k := range d.keys {
+		if k.alg == algHS256 {
+			w.ZoneKeys = append(w.ZoneKeys, wireZoneKey{ID: k.id, Alg: k.alg, First: k.epochs.First, Last: k.epochs.Last})
+			continue
+		}
 		b, err := k.marshal()
 		if err != nil {
 			return nil, err
@@ -234,6 +255,15 @@ func ParseBundle(b []byte) (Bundle, error) {
 	data := bundleData{
 		domain: *w.Domain, sequence: *w.Sequence, current: *w.CurrentEpoch, minimum: *w.MinimumEpoch,
 		refreshHint: time.Duration(w.RefreshHint) * time.Second,
+	}
+	for i, z := range w.ZoneKeys {
+		switch {
+		case z.K != nil:
+			return Bundle{}, invalid(op, "", errors.New("a symmetric key does not belong in a trust bundle: who has it can forge"))
+		case z.Alg != algHS256 || !isThumbprint(z.ID):
+			return Bundle{}, invalid(op, "", fmt.Errorf("zone key %d: want alg %s and a thumbprint as kid", i, algHS256))
+		}
+		data.keys = append(data.keys, publicKey{id: z.ID, alg: algHS256, epochs: EpochRange{First: z.First, Last: z.Last}})
 	}
 	for i, raw := range w.Keys {
 		k, known, err := parsePublicKey(raw)

@@ -9,7 +9,7 @@ import (
 
 // The fixed parts of the format.
 const (
-	// MaxBytes is the largest size of a grant, in bytes (T22).
+	// MaxBytes is the largest size of a grant or a status proof, in bytes (T22).
 	MaxBytes = 4096
 	// Type is the typ of a grant's protected header (RFC 8725).
 	Type = "lockgrant.v1+jwt"
@@ -23,6 +23,8 @@ const (
 
 	// algEdDSA is the algorithm of Ed25519 keys (RFC 8037).
 	algEdDSA = "EdDSA"
+	// algHS256 is the algorithm of keys for one trust zone (RFC 7518).
+	algHS256 = "HS256"
 	// lastSecond is the end of the year 9999.
 	lastSecond = 253402300799
 )

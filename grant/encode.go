@@ -63,11 +63,15 @@ func appendDigest(dst []byte, d lastword.Digest) []byte {
 
 // signingInput is the two signed segments of a grant, with the dot between them
 // (RFC 7515, section 5.1). Its SHA-256 is the digest of the grant.
-func signingInput(kid string, c *Claims) []byte {
-	var header [160]byte
+func signingInput(k Key, c *Claims) []byte {
 	var payload [1024]byte
-	h := appendHeader(header[:0], algEdDSA, kid, Type)
-	p := appendClaims(payload[:0], c, Version, uint64(c.Epoch()))
+	return joined(k, Type, appendClaims(payload[:0], c, Version, uint64(c.Epoch())))
+}
+
+// joined is the header of k and typ, a dot, and p, with room for the signature.
+func joined(k Key, typ string, p []byte) []byte {
+	var header [160]byte
+	h := appendHeader(header[:0], k.k.alg, k.k.id, typ)
 	dst := make([]byte, 0, base64.RawURLEncoding.EncodedLen(len(h))+1+
 		base64.RawURLEncoding.EncodedLen(len(p))+1+sealLen)
 	dst = base64.RawURLEncoding.AppendEncode(dst, h)

@@ -14,6 +14,8 @@ import (
 
 const (
 	pemType = "PRIVATE KEY"
+	// zonePEMType holds the 32 bytes of an HS256 key.
+	zonePEMType = "LASTWORD ZONE KEY"
 	// maxKeyFile bounds what is read of a file that may be anything.
 	maxKeyFile = 16 << 10
 	keyMode    = 0o600
@@ -51,6 +53,23 @@ func LoadOrCreateKey(path string) (k Key, created bool, err error) {
 		return Key{}, false, keyFileFailed("create key file", path, err)
 	}
 	return k, true, nil
+}
+
+// LoadKey reads a key file: PKCS#8 PEM of an Ed25519 key, or what [SaveKey] wrote. It
+// fails as [LoadOrCreateKey] does, and with [lastword.CodeUnavailable] if there is no
+// file.
+func LoadKey(path string) (Key, error) { return loadKey(path) }
+
+// SaveKey writes the key to a new file of mode 0600, durably. It never overwrites: an
+// existing file is [lastword.CodeUnavailable].
+func SaveKey(path string, k Key) error {
+	if k.k == nil {
+		return invalid("save key file", "", errors.New("the key is the zero value"))
+	}
+	if err := writeKey(path, k); err != nil {
+		return keyFileFailed("save key file", path, err)
+	}
+	return nil
 }
 
 func loadKey(path string) (Key, error) {

@@ -17,25 +17,25 @@ type opened struct {
 // equal in every byte, the signature's included. It holds two halves of the limit, of
 // which the older is dropped when the younger is full. Only what verified gets in,
 // so a stranger cannot fill it.
-type memory struct {
+type memory[T any] struct {
 	half int // 0 keeps nothing
 
 	mu         sync.RWMutex
-	young, old map[string]*opened
+	young, old map[string]*T
 }
 
-func newMemory(limit int) *memory {
-	return &memory{half: (limit + 1) / 2, young: map[string]*opened{}}
+func newMemory[T any](limit int) *memory[T] {
+	return &memory[T]{half: (limit + 1) / 2, young: map[string]*T{}}
 }
 
-func (m *memory) get(grant string) *opened {
+func (m *memory[T]) get(token string) *T {
 	m.mu.RLock()
-	o, found := m.young[grant]
+	o, found := m.young[token]
 	if !found {
-		o, found = m.old[grant]
+		o, found = m.old[token]
 		m.mu.RUnlock()
 		if found {
-			m.put(grant, o)
+			m.put(token, o)
 		}
 		return o
 	}
@@ -43,17 +43,17 @@ func (m *memory) get(grant string) *opened {
 	return o
 }
 
-func (m *memory) put(grant string, o *opened) {
+func (m *memory[T]) put(token string, o *T) {
 	if m.half == 0 {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, found := m.young[grant]; found {
+	if _, found := m.young[token]; found {
 		return
 	}
 	if len(m.young) >= m.half {
-		m.old, m.young = m.young, make(map[string]*opened, m.half)
+		m.old, m.young = m.young, make(map[string]*T, m.half)
 	}
-	m.young[strings.Clone(grant)] = o // not to keep a whole request alive
+	m.young[strings.Clone(token)] = o // not to keep a whole request alive
 }

@@ -7,7 +7,7 @@ import (
 
 // T22: the memory keeps what is used and never more than its two halves.
 func TestMemoryKeepsWhatIsUsed(t *testing.T) {
-	m := newMemory(8)
+	m := newMemory[opened](8)
 	used := &opened{}
 	m.put("used", used)
 	for i := range 100 {
@@ -22,7 +22,7 @@ func TestMemoryKeepsWhatIsUsed(t *testing.T) {
 	if m.get("0") != nil {
 		t.Fatal("nothing is ever forgotten")
 	}
-	none := newMemory(0)
+	none := newMemory[opened](0)
 	none.put("a", used)
 	if none.get("a") != nil {
 		t.Fatal("a memory of none keeps something")

@@ -9,20 +9,27 @@ import (
 	"github.com/lastword/lastword"
 )
 
-// parsed is a grant that has the right shape, type and version, and that nobody
-// vouches for yet.
-type parsed struct {
-	claims Claims
-	epoch  uint64
+// sealed is the part that grants and status proofs share. Nobody vouches for it yet.
+type sealed struct {
 	alg    string
 	kid    string
 	signed []byte // the signing input
 	sig    []byte // as long as it came
+
+	domain string
+	epoch  uint64
+	odd    bool // the epoch contradicts the fence
+}
+
+// parsed is a grant that has the right shape, type and version.
+type parsed struct {
+	sealed
+	claims Claims
 }
 
 const (
 	maxSegment = MaxBytes * 3 / 4
-	// sealLen is the signature segment of an Ed25519 grant.
+	// sealLen is the longest signature segment, that of an Ed25519 key.
 	sealLen = 86
 )
 
@@ -49,32 +56,9 @@ var claimMembers = []member{
 // parse is the part of R12 that needs no trust: size and shape, then type and
 // version. What it accepts is byte for byte what the signer writes.
 func parse(grant string) (*parsed, *Refusal) {
-	if len(grant) > MaxBytes {
-		return nil, &Refusal{Reason: ReasonTooLarge}
-	}
-	// Counted before anything is split: a split of many dots is memory that the
-	// sender chooses.
-	if strings.Count(grant, ".") != 2 {
-		return nil, &Refusal{Reason: ReasonSegments}
-	}
-	raw := []byte(grant)
-	first, last := strings.IndexByte(grant, '.'), strings.LastIndexByte(grant, '.')
-	p := &parsed{signed: raw[:last]}
-
-	var sealBuf, buf [maxSegment]byte
-	seal, why := decodeSegment(sealBuf[:0], raw[last+1:])
-	if why != nil {
-		return nil, why
-	}
-	p.sig = bytes.Clone(seal)
-	header, why := decodeSegment(buf[:0], raw[:first])
-	if why == nil {
-		why = p.readHeader(header)
-	}
-	if why != nil {
-		return nil, why
-	}
-	payload, why := decodeSegment(buf[:0], raw[first+1:last])
+	var buf [maxSegment]byte
+	p := &parsed{}
+	payload, why := p.unpack(grant, Type, &buf)
 	if why == nil {
 		why = p.readClaims(payload)
 	}
@@ -82,6 +66,34 @@ func parse(grant string) (*parsed, *Refusal) {
 		return nil, why
 	}
 	return p, nil
+}
+
+// unpack reads everything but the claims, which it only decodes, into buf.
+func (s *sealed) unpack(token, typ string, buf *[maxSegment]byte) (payload []byte, why *Refusal) {
+	if len(token) > MaxBytes {
+		return nil, &Refusal{Reason: ReasonTooLarge}
+	}
+	// Counted before anything is split: a split of many dots is memory that the
+	// sender chooses.
+	if strings.Count(token, ".") != 2 {
+		return nil, &Refusal{Reason: ReasonSegments}
+	}
+	raw := []byte(token)
+	first, last := strings.IndexByte(token, '.'), strings.LastIndexByte(token, '.')
+	s.signed = raw[:last]
+	seal, why := decodeSegment(buf[:0], raw[last+1:])
+	if why != nil {
+		return nil, why
+	}
+	s.sig = bytes.Clone(seal)
+	header, why := decodeSegment(buf[:0], raw[:first])
+	if why == nil {
+		why = s.readHeader(header, typ)
+	}
+	if why != nil {
+		return nil, why
+	}
+	return decodeSegment(buf[:0], raw[first+1:last])
 }
 
 // decodeSegment decodes strict base64url. The decoder of the standard library
@@ -94,17 +106,17 @@ func decodeSegment(dst, segment []byte) ([]byte, *Refusal) {
 	return dst, nil
 }
 
-func (p *parsed) readHeader(in []byte) *Refusal {
+func (s *sealed) readHeader(in []byte, typ string) *Refusal {
 	var got [3]value
 	if why := scanObject(string(in), headerMembers, got[:]); why != nil {
 		return why
 	}
-	p.alg, p.kid = got[0].text, got[1].text
+	s.alg, s.kid = got[0].text, got[1].text
 	var again [256]byte
-	if !bytes.Equal(appendHeader(again[:0], p.alg, p.kid, got[2].text), in) {
+	if !bytes.Equal(appendHeader(again[:0], s.alg, s.kid, got[2].text), in) {
 		return &Refusal{Reason: ReasonNotCanonical}
 	}
-	if got[2].text != Type {
+	if got[2].text != typ {
 		return &Refusal{Reason: ReasonType}
 	}
 	return nil
@@ -134,6 +146,7 @@ func (p *parsed) readClaims(in []byte) *Refusal {
 	if !bytes.Equal(appendClaims(again[:0], &p.claims, got[13].num, p.epoch), in) {
 		return &Refusal{Reason: ReasonNotCanonical}
 	}
+	p.domain, p.odd = p.claims.Domain, p.epoch != uint64(p.claims.Epoch())
 	return nil
 }
 

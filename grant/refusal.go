@@ -2,11 +2,12 @@ package grant
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/lastword/lastword"
 )
 
-// Reason says why a grant was not believed. The set is closed. Programs act on
+// Reason says why a grant or a status proof was not believed. The set is closed. Programs act on
 // reasons, never on messages.
 type Reason string
 
@@ -40,7 +41,8 @@ const (
 	ReasonValue Reason = "VALUE"
 	// ReasonNotCanonical: the same meaning in other bytes than the signer writes.
 	ReasonNotCanonical Reason = "NOT_CANONICAL"
-	// ReasonType: typ is not [Type]; a signed value of another kind.
+	// ReasonType: typ is not the wanted one, [Type] or [StatusType]: a signed value of
+	// another kind (T9).
 	ReasonType Reason = "TYPE"
 	// ReasonVersion: the claims have another version.
 	ReasonVersion Reason = "VERSION"
@@ -85,11 +87,26 @@ const (
 	// ReasonPolicyRevoked: the grant's policy generation is below the resource's
 	// minimum (T26).
 	ReasonPolicyRevoked Reason = "POLICY_BELOW_MINIMUM"
+
+	// ReasonProofGrant: the status proof speaks of another grant.
+	ReasonProofGrant Reason = "PROOF_OF_ANOTHER_GRANT"
+	// ReasonProofPending: the status proof says PENDING, and HELD is wanted.
+	ReasonProofPending Reason = "PROOF_PENDING"
+	// ReasonProofAhead: the status proof was issued later than the resource's clock
+	// can say, so the stated bound of the clock skew does not hold.
+	ReasonProofAhead Reason = "PROOF_AHEAD"
+	// ReasonProofExpired: the status proof has expired, or may have, within the
+	// stated bound of the clock skew.
+	ReasonProofExpired Reason = "PROOF_EXPIRED"
+	// ReasonProofOld: the resource has seen a later answer than the status proof is
+	// (T14).
+	ReasonProofOld Reason = "PROOF_SUPERSEDED"
 )
 
-// Refusal is why a grant was not believed. It stands in the Err field of the
-// [lastword.Error] of code UNVERIFIED that [Verifier.Open] and [Inspect] return,
-// so errors.As finds it. It never holds a part of the grant.
+// Refusal is why a grant or a status proof was not believed. It stands in the Err
+// field of the [lastword.Error] of code UNVERIFIED that [Verifier.Open],
+// [Verifier.OpenStatus] and [Inspect] return, so errors.As finds it. It never holds a
+// part of what was refused.
 type Refusal struct {
 	Reason Reason
 	Err    error // what the bundle's source said, where it failed
@@ -125,9 +142,9 @@ var explanations = map[Reason]explanation{
 	ReasonEncoding:          {"a segment of the grant is not strict base64url", "pass the grant as the authority returned it, without line breaks"},
 	ReasonMalformed:         {"header or claims of the grant are no JSON object", ""},
 	ReasonTooDeep:           {"a member of the grant holds an object or an array", ""},
-	ReasonUnknownMember:     {"the grant has a member that lockGrant.v1 does not have", ""},
+	ReasonUnknownMember:     {"the grant has a member that its format does not have", ""},
 	ReasonDuplicateMember:   {"the grant has a member twice", ""},
-	ReasonMissingMember:     {"the grant lacks a member of lockGrant.v1", ""},
+	ReasonMissingMember:     {"the grant lacks a member of its format", ""},
 	ReasonNumber:            {"the grant has a number that is not plain decimal digits up to 2^53-1", ""},
 	ReasonFenceRange:        {"the fence of the grant is not from 1 to 2^53-1", ""},
 	ReasonValue:             {"the grant has a value that no authority writes", ""},
@@ -151,12 +168,23 @@ var explanations = map[Reason]explanation{
 	ReasonClass:             {"the operation class of the grant does not admit this", ""},
 	ReasonPolicy:            {"the grant has another policy generation than the mutation", "acquire again"},
 	ReasonPolicyRevoked:     {"the policy generation of the grant is below the resource's minimum", "acquire again"},
+	ReasonProofGrant:        {"the proof speaks of another grant", "ask the authority for a proof of this tenure"},
+	ReasonProofPending:      {"the proof says that the tenure is pending, and it has to be held", ""},
+	ReasonProofAhead:        {"the proof was issued after the present time of this clock", "the clocks are further apart than the stated bound"},
+	ReasonProofExpired:      {"the proof has expired, or may have within the bound of the clock skew", "ask the authority for a new one"},
+	ReasonProofOld:          {"a later answer about this resource has been seen", "ask the authority for a new proof"},
 }
 
 // refused is the error of a reason. The values of the grant stay out of it: they
 // are the other side's words until they are verified.
 func refused(op string, resource lastword.Resource, why *Refusal) error {
 	e := explanations[why.Reason]
+	if op == opStatus {
+		if why.Reason == ReasonType {
+			e = explanation{"this is not a status proof", "pass the proof, not a grant or another token"}
+		}
+		e.message = strings.ReplaceAll(e.message, "the grant", "the proof")
+	}
 	return &lastword.Error{
 		Code: lastword.CodeUnverified, Op: op, Resource: resource,
 		Message: e.message, Hint: e.hint, Err: why,

@@ -19,6 +19,11 @@ type VerifierConfig struct {
 	Memory int
 	// Floor is what a verifier of this resource has seen before this process.
 	Floor BundleFloor
+	// OneTrustZone has the HS256 keys ([NewZoneKey]) that this verifier shares with
+	// the signer. Whoever can check a MAC can forge it, so they are given here by
+	// hand, and only where signer and verifier are trusted alike. A bundle names
+	// them and never holds them: one that it does not name is not believed.
+	OneTrustZone []Key
 }
 
 // BundleFloor is the lowest bundle that a verifier accepts (R13). The zero value
@@ -34,6 +39,7 @@ type Verifier struct {
 	domain string
 	source BundleSource
 	limit  int
+	zone   map[string]*publicKey // the keys of one trust zone, by id
 
 	trust atomic.Pointer[trust] // nil before the first bundle
 	mu    sync.Mutex            // guards changes of trust, and floor
@@ -46,9 +52,15 @@ type Verifier struct {
 
 // trust is one bundle and what was opened with it.
 type trust struct {
-	bundle Bundle
-	keys   map[string]*publicKey
-	memory *memory
+	bundle   Bundle
+	keys     map[string]*publicKey
+	memory   *memory[opened]
+	statuses *memory[StatusClaims]
+}
+
+// below reports whether the bundle is older than one that was seen before.
+func (t *trust) below(f BundleFloor) bool {
+	return t.bundle.d.sequence < f.Sequence || t.bundle.d.minimum < f.MinimumEpoch
 }
 
 // NewVerifier returns a verifier of the grants of domain that believes the bundles
@@ -65,8 +77,15 @@ func NewVerifier(domain string, source BundleSource, cfg VerifierConfig) (*Verif
 	if cfg.Memory == 0 {
 		cfg.Memory = defaultMemory
 	}
+	zone := make(map[string]*publicKey, len(cfg.OneTrustZone))
+	for _, k := range cfg.OneTrustZone {
+		if k.k == nil || k.k.alg != algHS256 {
+			return nil, invalid(op, "", errors.New("a key that is given for one trust zone is not an HS256 key"))
+		}
+		zone[k.ID()] = k.k.check()
+	}
 	return &Verifier{
-		domain: domain, source: source, limit: max(cfg.Memory, 0),
+		domain: domain, source: source, limit: max(cfg.Memory, 0), zone: zone,
 		floor: cfg.Floor, asking: make(chan struct{}, 1),
 	}, nil
 }
@@ -88,6 +107,11 @@ type Want struct {
 	PolicyGeneration uint64
 	// MinPolicyGeneration is the resource's minimum.
 	MinPolicyGeneration uint64
+	// Bundle is the newest trust bundle that the resource has seen, as its record
+	// keeps it. A verifier with an older one asks the source once more, and refuses
+	// with BUNDLE_ROLLBACK if that has none (R13). It binds this call only, so that
+	// one record does not speak for others.
+	Bundle BundleFloor
 }
 
 // Verified is a grant that [Verifier.Open] believed. Nothing else can fill it; the
@@ -136,7 +160,7 @@ func (v *Verifier) Open(ctx context.Context, grant string, want Want) (Verified,
 	if len(grant) > MaxBytes {
 		return Verified{}, refused(opOpen, want.Resource, &Refusal{Reason: ReasonTooLarge})
 	}
-	t, again, unsure := v.present(ctx)
+	t, again, unsure := v.present(ctx, want.Bundle)
 	if unsure == nil {
 		if o := t.memory.get(grant); o != nil {
 			return t.bind(o, &want)
@@ -147,7 +171,7 @@ func (v *Verifier) Open(ctx context.Context, grant string, want Want) (Verified,
 		why = unsure
 	}
 	if why == nil {
-		t, why = v.believe(ctx, t, p, again)
+		t, why = v.believe(ctx, t, &p.sealed, again)
 	}
 	if why != nil {
 		return Verified{}, refused(opOpen, want.Resource, why)
@@ -157,16 +181,16 @@ func (v *Verifier) Open(ctx context.Context, grant string, want Want) (Verified,
 	return t.bind(o, &want)
 }
 
-// believe checks seal and trust of p, and says under which bundle it did. again is
+// believe checks seal and trust of s, and says under which bundle it did. again is
 // false if the source was asked again already.
-func (v *Verifier) believe(ctx context.Context, t *trust, p *parsed, again bool) (*trust, *Refusal) {
-	reason := t.judge(p)
+func (v *Verifier) believe(ctx context.Context, t *trust, s *sealed, again bool) (*trust, *Refusal) {
+	reason := t.judge(s)
 	if again && (reason == ReasonUnknownKey || reason == ReasonEpochAhead) {
 		newer, why := v.refresh(ctx)
 		if why != nil {
 			return nil, why
 		}
-		t, reason = newer, newer.judge(p)
+		t, reason = newer, newer.judge(s)
 	}
 	if reason != "" {
 		return nil, &Refusal{Reason: reason}
@@ -175,20 +199,20 @@ func (v *Verifier) believe(ctx context.Context, t *trust, p *parsed, again bool)
 }
 
 // judge is R12 from the key to the issuer epoch; "" is no objection.
-func (t *trust) judge(p *parsed) Reason {
-	key := t.keys[p.kid]
+func (t *trust) judge(s *sealed) Reason {
+	key := t.keys[s.kid]
 	if key == nil {
 		return ReasonUnknownKey
 	}
-	epoch := p.claims.Epoch()
+	epoch := uint32(min(s.epoch, uint64(lastword.MaxEpoch)+1))
 	switch {
-	case p.alg != key.alg:
+	case s.alg != key.alg:
 		return ReasonAlgorithm
-	case !key.verifies(p.signed, p.sig):
+	case !key.verifies(s.signed, s.sig):
 		return ReasonSignature
-	case p.claims.Domain != t.bundle.d.domain:
+	case s.domain != t.bundle.d.domain:
 		return ReasonDomain
-	case p.epoch != uint64(epoch):
+	case s.odd:
 		return ReasonEpoch
 	case !key.epochs.holds(epoch):
 		return ReasonEpochOfKey
@@ -233,17 +257,22 @@ func mismatch(c *Claims, want *Want) Reason {
 // present is the trust in the source's present bundle. A source whose answers pass
 // each other can look as if it went back, so it is asked again before that is
 // believed; again says whether asking once more is still free.
-func (v *Verifier) present(ctx context.Context) (t *trust, again bool, why *Refusal) {
+func (v *Verifier) present(ctx context.Context, floor BundleFloor) (t *trust, again bool, why *Refusal) {
 	b, err := v.source.Bundle(ctx, false)
 	if err != nil {
 		return nil, false, &Refusal{Reason: ReasonBundleUnavailable, Err: err}
 	}
 	t, why = v.adopt(b)
-	if why != nil && why.Reason == ReasonBundleRollback {
-		t, why = v.refresh(ctx)
-		return t, false, why
+	if why == nil && !t.below(floor) {
+		return t, true, nil
 	}
-	return t, true, why
+	if why == nil || why.Reason == ReasonBundleRollback {
+		t, why = v.refresh(ctx)
+		if why == nil && t.below(floor) {
+			why = &Refusal{Reason: ReasonBundleRollback}
+		}
+	}
+	return t, false, why
 }
 
 // refresh asks the source again. One call runs at a time, and its answer serves all
@@ -286,21 +315,32 @@ func (v *Verifier) adopt(b Bundle) (*trust, *Refusal) {
 	t := v.trust.Load()
 	switch {
 	case t == nil || b.d.sequence > t.bundle.d.sequence:
-		t = newTrust(b, v.limit)
+		t = newTrust(b, v.limit, v.zone)
 	case !bytes.Equal(b.d.raw, t.bundle.d.raw):
 		return nil, &Refusal{Reason: ReasonBundleRollback}
 	default: // equal, from another place in memory
-		t = &trust{bundle: b, keys: t.keys, memory: t.memory}
+		t = &trust{bundle: b, keys: t.keys, memory: t.memory, statuses: t.statuses}
 	}
 	v.floor = BundleFloor{Sequence: b.d.sequence, MinimumEpoch: b.d.minimum}
 	v.trust.Store(t)
 	return t, nil
 }
 
-func newTrust(b Bundle, limit int) *trust {
-	t := &trust{bundle: b, keys: make(map[string]*publicKey, len(b.d.keys)), memory: newMemory(limit)}
+func newTrust(b Bundle, limit int, zone map[string]*publicKey) *trust {
+	t := &trust{
+		bundle: b, keys: make(map[string]*publicKey, len(b.d.keys)),
+		memory: newMemory[opened](limit), statuses: newMemory[StatusClaims](limit),
+	}
 	for i := range b.d.keys {
-		t.keys[b.d.keys[i].id] = &b.d.keys[i]
+		k := &b.d.keys[i]
+		if k.alg == algHS256 {
+			ours := zone[k.id]
+			if ours == nil {
+				continue // not of this zone: unknown
+			}
+			k = &publicKey{id: k.id, alg: k.alg, mac: ours.mac, epochs: k.epochs}
+		}
+		t.keys[k.id] = k
 	}
 	return t
 }

@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -50,8 +49,10 @@ type Config struct {
 	Domain string
 	// GRPC is the listen address; "" is [DefaultGRPC]. Port 0 takes a free one.
 	GRPC string
-	// KeyFile holds the signing key, and is made at the first start; "" is PATH.key
-	// beside the store.
+	// KeyFile holds the first signing key, and is made at the first start; "" is
+	// PATH.key beside the store. The directory KeyFile.ring beside it is the key ring,
+	// in which keys are rotated and revoked ([grant.Ring]); where it cannot be written,
+	// the first key stays the only one.
 	KeyFile string
 	// NewKey lets a key be made although the store has been used with another one,
 	// which is missing. Grants that are alive then stop verifying.
@@ -126,7 +127,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	}
 	// A key that is there is looked at before a store is made.
 	var signer *grant.Signer
-	if _, err := os.Lstat(s.files.Key); err == nil {
+	if s.haveKeys() {
 		if signer, err = s.signer(); err != nil {
 			return err
 		}
@@ -276,17 +277,6 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-func (s *Server) signer() (*grant.Signer, error) {
-	key, created, err := grant.LoadOrCreateKey(s.files.Key)
-	if err != nil {
-		return nil, err
-	}
-	if created {
-		s.cfg.Logger.Info("made a signing key", "file", s.files.Key, "kid", key.ID())
-	}
-	return grant.NewSigner(s.cfg.Domain, key)
-}
-
 // Addr is the address that the gRPC listener has.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
@@ -298,6 +288,7 @@ func (s *Server) Authority() *authority.Authority { return s.authority }
 
 // Serve answers until ctx ends, then takes everything down. It may be called once.
 func (s *Server) Serve(ctx context.Context) error {
+	unfollow := s.followKeys(ctx)
 	served := make(chan error, 1)
 	go func() { served <- s.rpc.Serve(s.listener) }()
 	var err error
@@ -308,6 +299,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		defer cancel()
 		err = errors.Join(s.rpc.Shutdown(limit), <-served)
 	}
+	unfollow()
 	return opened(errors.Join(err, s.release()))
 }
 

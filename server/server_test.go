@@ -498,6 +498,10 @@ func TestALostKeyIsNotReplacedSilently(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "s.db.key")); err != nil {
 		t.Fatal(err)
 	}
+	start(t, config(dir)).end(t) // the ring beside it has the key
+	if err := os.RemoveAll(filepath.Join(dir, "s.db.key.ring")); err != nil {
+		t.Fatal(err)
+	}
 	_, err := server.Open(t.Context(), config(dir))
 	checkRefusal(t, err, lastword.CodeInvalid, "--new-key")
 	if _, err := os.Lstat(filepath.Join(dir, "s.db.key")); !errors.Is(err, fs.ErrNotExist) {

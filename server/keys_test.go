@@ -1,0 +1,93 @@
+package server_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/grant"
+	"github.com/lastword/lastword/server"
+)
+
+func bundleOf(t *testing.T, r *running) grant.Bundle {
+	t.Helper()
+	raw, err := r.Authority().Bundle(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := grant.ParseBundle(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// R13: the key file of before becomes the first key of the ring, a running server takes
+// in what another process does to the ring, and a start goes on with it.
+func TestAServerFollowsItsKeyRing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	keyFile := filepath.Join(dir, "s.db.key")
+	first, _, err := grant.LoadOrCreateKey(keyFile) // as an older version left it
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, config(dir))
+	if b := bundleOf(t, s); b.Sequence() != 1 {
+		t.Fatalf("sequence %d, want 1: nothing but the ring is new", b.Sequence())
+	}
+	ring, err := grant.OpenRing(grant.RingConfig{Dir: keyFile + ".ring", Domain: "demo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ring.Signer().KeyID() != first.ID() {
+		t.Fatal("the ring does not begin with the key file's key")
+	}
+	tenure, err := s.Authority().Acquire(t.Context(), lastword.AcquireRequest{Resource: "doc/a", RequestID: "r1", Owner: "w1", TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A thief has the key: revoked, without a restart, and all that follows from it.
+	if err := ring.Revoke(first.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if b := bundleOf(t, s); b.Sequence() != 2 {
+		t.Fatalf("the bundle does not show it at once: sequence %d", b.Sequence())
+	}
+	began := time.Now()
+	var next lastword.Tenure
+	for next.Fence == 0 { // until the server has ended the tenure of the revoked key
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("still not granted: %v", err)
+		}
+		next, err = s.Authority().Acquire(t.Context(), lastword.AcquireRequest{Resource: "doc/a", RequestID: "r2", Owner: "w2", TTL: time.Minute, Wait: time.Second})
+	}
+	t.Logf("from revocation to the next grant: %v", time.Since(began).Round(time.Millisecond))
+	if next.Fence.Epoch() <= tenure.Fence.Epoch() {
+		t.Fatalf("fence %s after %s", next.Fence.Text(), tenure.Fence.Text())
+	}
+	sequence := bundleOf(t, s).Sequence()
+	s.end(t)
+
+	s = start(t, config(dir)) // the key file still has the revoked key
+	b := bundleOf(t, s)
+	if b.Sequence() <= sequence || b.MinimumEpoch() <= tenure.Fence.Epoch() || b.MinimumEpoch() > next.Fence.Epoch() {
+		t.Fatalf("sequence %d after %d, minimum %d", b.Sequence(), sequence, b.MinimumEpoch())
+	}
+	if err := ring.Reload(); err != nil || ring.Signer().Has(first.ID()) {
+		t.Fatalf("the revoked key came back: %v", err)
+	}
+	s.end(t)
+
+	// Another key in the file than the ring knows is a mistake that somebody has to see.
+	if err := os.Remove(keyFile); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := grant.LoadOrCreateKey(keyFile); err != nil {
+		t.Fatal(err)
+	}
+	_, err = server.Open(t.Context(), config(dir))
+	checkRefusal(t, err, lastword.CodeInvalid, "move the key file away")
+}
