@@ -15,7 +15,8 @@
 // is one write, on the condition of what was read (R9). Several authorities may share
 // one store. What an answer tells to remain is never more than what is left, at any
 // process (R25). Who waits at a process is served in the order of their coming, and
-// nobody passes them there (R3). A call ends with its context: with UNAVAILABLE it
+// nobody passes them there (R3). A watcher is shown the newest state of every resource,
+// in the order of revisions, however slowly it reads ([Authority.Watch]). A call ends with its context: with UNAVAILABLE it
 // had no effect and will have none, with UNKNOWN it may have had one.
 //
 // # Not guaranteed

@@ -52,6 +52,10 @@
 // is told INTERNAL, or UNKNOWN if the call could have changed something: INTERNAL
 // says "not done", and nobody knows that of a call that was interrupted.
 //
+// A watch is one stream that ends with an error; whoever watches again is shown
+// everything anew. A reader that does not read holds up its own stream, and a
+// shutdown for as long as that waits, and nothing else.
+//
 // # Not guaranteed
 //
 // Without [ServerConfig.Identify] an owner is what the caller says; such a server
