@@ -88,11 +88,12 @@ func (c *ServerConfig) validate() error {
 // Server serves an [Authority] over gRPC. Its methods are safe for concurrent
 // use.
 type Server struct {
-	cfg    ServerConfig
-	err    error // of the configuration
-	grpc   *grpc.Server
-	health *healthService
-	stop   context.CancelFunc
+	cfg     ServerConfig
+	err     error // of the configuration
+	grpc    *grpc.Server
+	service *service
+	health  *healthService
+	stop    context.CancelFunc
 }
 
 // NewServer makes a server of a. It listens nowhere until [Server.Serve], which
@@ -107,6 +108,7 @@ func NewServer(a Authority, cfg ServerConfig) *Server {
 		return s
 	}
 	svc := &service{authority: a, cfg: cfg, stopping: stopping}
+	s.service = svc
 	s.health = &healthService{Server: health.NewServer(), stopping: stopping}
 	s.SetServing(false)
 	s.grpc = grpc.NewServer(s.options(svc)...)
