@@ -33,8 +33,7 @@ run: build ## a paused worker overwrites its successor; then the fence refuses i
 	@echo
 	@$(BIN) lab takeover --fence=on
 	@echo
-	@mkdir -p bin/demo
-	@$(BIN) serve --store sqlite:bin/demo/lastword.db --domain demo
+	@$(BIN) dev --dir bin/dev
 
 build: need-go ## bin/lastword
 	@mkdir -p bin

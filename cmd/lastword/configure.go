@@ -75,7 +75,7 @@ func fromFile(cmd *cobra.Command, flags *pflag.FlagSet, path string) error {
 		return usage(cmd, "--config %s: %s", path, reason(err))
 	}
 	given := map[string]bool{}
-	flags.Visit(func(f *pflag.Flag) { given[f.Name] = true })
+	flags.VisitAll(func(f *pflag.Flag) { given[f.Name] = f.Changed })
 	for _, e := range entries {
 		f := flags.Lookup(e.name)
 		if f == nil || slices.Contains(notInFile, e.name) {
