@@ -78,7 +78,9 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, to route) ([]byte,
 	limit := http.NewResponseController(w)
 	_ = limit.SetReadDeadline(s.cfg.Now().Add(s.cfg.RequestTimeout)) // a recorder has none
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, rpc.MaxRequestBytes))
-	_ = limit.SetReadDeadline(none)
+	if err == nil {
+		_ = limit.SetReadDeadline(none) // else the rest of it may not take longer either
+	}
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return nil, tooLarge
 	}
