@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	_ "embed" // the status page
 	"encoding/base64"
@@ -10,7 +11,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"time"
 
+	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/grant"
 )
 
@@ -45,9 +48,16 @@ func text(w http.ResponseWriter, code int, line string) {
 	_, _ = fmt.Fprintln(w, line) // nobody is left to be told
 }
 
-// readyPage says whether the authority grants.
-func (s *Server) readyPage(w http.ResponseWriter, _ *http.Request) {
+// readyPage says whether the authority grants. It asks for a status, which is
+// answered only by an authority that still has its epoch and its store.
+func (s *Server) readyPage(w http.ResponseWriter, r *http.Request) {
+	const patience = 2 * time.Second
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
 	epoch, err := s.authority.Epoch()
+	if err == nil {
+		_, err = s.authority.Status(ctx, lastword.StatusQuery{Resource: "readyz"})
+	}
 	if err != nil {
 		text(w, http.StatusServiceUnavailable, "not ready: "+err.Error())
 		return

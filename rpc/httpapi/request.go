@@ -116,8 +116,8 @@ func checkBody(b []byte, m protoreflect.MessageDescriptor) error {
 	return nil
 }
 
-// checkShape looks at brackets only: one object, not deep, and nothing behind it. It
-// runs before anything is parsed.
+// checkShape looks at brackets only: an object that is not deep. It runs before
+// anything is parsed.
 func checkShape(b []byte) error {
 	depth, text := 0, false
 	b = bytes.TrimLeft(b, " \t\r\n")
@@ -136,15 +136,10 @@ func checkShape(b []byte) error {
 				return fmt.Errorf("the body is nested deeper than %d", maxDepth)
 			}
 		case c == '}' || c == ']':
-			if depth--; depth == 0 {
-				if len(bytes.TrimLeft(b[i+1:], " \t\r\n")) > 0 {
-					return errors.New("there is something behind the body's JSON object")
-				}
-				return nil
-			}
+			depth--
 		}
 	}
-	return errors.New("the body is no whole JSON object")
+	return nil
 }
 
 func field(m protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {

@@ -320,12 +320,30 @@ type shownStream struct {
 	grpc.ClientStream
 	ctx   context.Context
 	shown *shown
+	first proto.Message
 }
 
-func (s *shownStream) SendMsg(any) error            { return nil }
-func (s *shownStream) CloseSend() error             { return nil }
-func (s *shownStream) Header() (metadata.MD, error) { return nil, nil }
+func (s *shownStream) SendMsg(any) error { return nil }
+func (s *shownStream) CloseSend() error  { return nil }
+func (s *shownStream) Header() (metadata.MD, error) {
+	select {
+	case line, ok := <-s.shown.lines:
+		if !ok {
+			return nil, s.shown.err
+		}
+		s.first = line
+		return nil, nil
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
+	}
+}
+
 func (s *shownStream) RecvMsg(m any) error {
+	if s.first != nil {
+		proto.Merge(m.(proto.Message), s.first)
+		s.first = nil
+		return nil
+	}
 	select {
 	case line, ok := <-s.shown.lines:
 		if !ok {
@@ -349,7 +367,7 @@ func TestAWatchIsOneObjectALineAtOnceAndEndsWithItsProblem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httpapi.NewServer(s, httpapi.Config{})
+	server := httpapi.NewServer(s, httpapi.Config{MaxWaiting: 1})
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(lis) }()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+lis.Addr().String()+"/v1/watch?prefix=doc/", nil)
@@ -379,6 +397,20 @@ func TestAWatchIsOneObjectALineAtOnceAndEndsWithItsProblem(t *testing.T) {
 	next(`"status":503,"detail":"the server is shutting down","reason":"UNAVAILABLE","outcome":"not_done","op":"watch"}`)
 	if lines.Scan() {
 		t.Errorf("there is more: %q", lines.Text())
+	}
+	// Its place is free again.
+	for deadline := time.Now().Add(patience); ; {
+		again, err := http.DefaultClient.Do(r.Clone(t.Context()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = again.Body.Close()
+		if again.StatusCode == http.StatusServiceUnavailable { // the stream's own end
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("a second watch: %s", again.Status)
+		}
 	}
 	if err := errors.Join(server.Shutdown(t.Context()), <-ended); err != nil {
 		t.Error(err)
