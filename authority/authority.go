@@ -39,7 +39,6 @@ package authority
 import (
 	"context"
 	"errors"
-	"log/slog"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/grant"
@@ -54,6 +53,8 @@ type Authority struct {
 	store  store.Store
 	signer *grant.Signer
 	loop   *loop
+	lists  chan struct{} // pages that are being read
+	views  *views
 }
 
 // Open starts an authority on a store: it takes a new issuer epoch (R10), then
@@ -74,8 +75,9 @@ func Open(ctx context.Context, s store.Store, signer *grant.Signer, cfg Config) 
 	if err != nil {
 		return nil, named(err, "open authority", "")
 	}
-	a := &Authority{cfg: cfg, store: s, signer: signer}
-	a.loop = newLoop(s, cfg, run)
+	a := &Authority{cfg: cfg, store: s, signer: signer, lists: make(chan struct{}, listsAtOnce)}
+	a.views = newViews(cfg.MaxWatchers, a.patrol)
+	a.loop = newLoop(s, cfg, run, a.views)
 	go a.loop.run()
 	return a, nil
 }
@@ -84,6 +86,7 @@ func Open(ctx context.Context, s store.Store, signer *grant.Signer, cfg Config) 
 // stays granted.
 func (a *Authority) Close() error {
 	a.loop.stop()
+	a.views.going.Wait()
 	return nil
 }
 
@@ -201,26 +204,6 @@ func (a *Authority) Cancel(ctx context.Context, resource lastword.Resource, owne
 	return named(err, "cancel", resource)
 }
 
-// Revoke ends the tenure that has this very fence, for an operator (R7). operator
-// and reason go to the audit log.
-func (a *Authority) Revoke(ctx context.Context, resource lastword.Resource, fence lastword.Token, operator, reason string) error {
-	if err := checkRevoke(resource, fence, operator, reason); err != nil {
-		return named(err, "revoke", resource)
-	}
-	c := newCall(kindHolder, operator, store.Query{Resource: resource})
-	c.decide = func(rec core.Record, _ *core.Request, h core.Header, clock core.Clock) (core.Change, core.Answer) {
-		return core.Revoke(rec, h, clock, fence)
-	}
-	res, err := a.loop.submit(ctx, c, 0)
-	if err == nil {
-		err = a.refusal(res)
-	}
-	a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "revoke",
-		slog.String("resource", string(resource)), slog.Uint64("fence", uint64(fence)),
-		slog.String("operator", operator), slog.String("reason", reason), slog.Bool("done", err == nil))
-	return named(err, "revoke", resource)
-}
-
 // step runs one of the calls that name a tenure.
 func (a *Authority) step(ctx context.Context, op string, ref lastword.TenureRef, decide decision) (result, error) {
 	if err := checkRef(ref); err != nil {
@@ -245,10 +228,8 @@ func (a *Authority) Status(ctx context.Context, q lastword.StatusQuery) (lastwor
 	if (q.Owner == "") != (q.RequestID == "") {
 		return lastword.Status{}, named(invalid("a request id is named together with its owner"), "status", q.Resource)
 	}
-	c := newCall(kindStatus, q.Owner, store.Query{Resource: q.Resource, Owner: q.Owner, RequestID: q.RequestID, LeaseID: q.LeaseID})
-	c.decide = func(rec core.Record, _ *core.Request, h core.Header, clock core.Clock) (core.Change, core.Answer) {
-		return core.Look(rec, h, clock)
-	}
+	c := newLook(q.Resource)
+	c.owner, c.query = q.Owner, store.Query{Resource: q.Resource, Owner: q.Owner, RequestID: q.RequestID, LeaseID: q.LeaseID}
 	res, err := a.loop.submit(ctx, c, 0)
 	if err == nil {
 		var st lastword.Status

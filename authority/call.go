@@ -32,6 +32,8 @@ type call struct {
 	extends bool // grants or renews a tenure
 	wait    bool // queue if it is held
 	cancels bool // ends the waiting of its request id
+	probe   bool // names no record: asks how many wait for those in counted
+	counted []lastword.Resource
 
 	// taken is set by whoever gets hold of the call first: the loop, when it
 	// begins to decide, or the caller, when it gives up. A call that the caller
@@ -59,11 +61,13 @@ type result struct {
 	request  *core.Request
 	header   core.Header
 	waiters  int
+	counts   []int // of a probe
 	waited   bool
 	extended bool          // this step granted or renewed the tenure
 	known    bool          // age is known
 	age      time.Duration // since the tenure was granted or renewed last, at most, when the round began
 	sent     time.Duration // when the step's commit was sent
+	at       time.Duration // elapsed time that age is of
 	err      error
 }
 

@@ -62,6 +62,7 @@ func (b *batch) commit() {
 	sent := l.cfg.Elapsed()
 	err := b.send()
 	b.note(sent)
+	b.show()
 	for i := range b.answers {
 		a := &b.answers[i]
 		switch {

@@ -58,6 +58,8 @@ type Config struct {
 	// own tenure has the same room again, so that no owner's waiters keep it from
 	// renewing.
 	MaxPerOwner int
+	// MaxWatchers bounds the watches under way at a time; 0 is 1,024.
+	MaxWatchers int
 	// MaxBatch bounds the calls decided in one step; 0 is 1,024.
 	MaxBatch int
 
@@ -93,6 +95,7 @@ func (c Config) withDefaults() (Config, error) {
 	fill(&c.Retention, time.Hour)
 	fill(&c.MaxWaiters, 10_000)
 	fill(&c.MaxPerOwner, 20_000)
+	fill(&c.MaxWatchers, 1024)
 	fill(&c.MaxBatch, 1024)
 	fill(&c.RefreshHint, 10*time.Second)
 	if c.Witness == nil && !c.Witnessed {
@@ -133,7 +136,7 @@ func (c Config) validate() error {
 		return invalid("witnessed without a witness")
 	case c.MaxWait < 0 || c.Retention < 0 || c.RefreshHint < 0:
 		return invalid("a wait, retention or refresh hint is negative")
-	case c.MaxWaiters < 0 || c.MaxPerOwner < 0 || c.MaxBatch < 0:
+	case c.MaxWaiters < 0 || c.MaxPerOwner < 0 || c.MaxWatchers < 0 || c.MaxBatch < 0:
 		return invalid("a bound is negative")
 	}
 	for prefix, delay := range c.LockDelay {

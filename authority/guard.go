@@ -113,6 +113,7 @@ func (l *loop) breakOff(why string) error {
 	l.mu.Lock()
 	l.broken = err
 	l.mu.Unlock()
+	l.views.fail(err, true)
 	return err
 }
 

@@ -44,19 +44,21 @@ type loop struct {
 	failed    bool      // the last round could not reach store or witness
 	pruned    core.Tick
 	scratch   *batch // the last round's, for its memory
+	views     *views
+	vigil     *vigil
 }
 
 // closeTimeout is how long a close waits for the store before it cuts it short.
 const closeTimeout = 5 * time.Second
 
-func newLoop(s store.Store, cfg Config, r run) *loop {
+func newLoop(s store.Store, cfg Config, r run, v *views) *loop {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &loop{
 		cfg: cfg, store: s, perOwner: map[string]int{}, held: r.header,
 		wake: make(chan struct{}, 1), closing: make(chan struct{}), gone: make(chan struct{}), ctx: ctx, cancel: cancel,
 		header: r.header, witness: r.witness, longest: r.witness.Longest,
 		pace:    pace{span: r.header.TickSpan, last: cfg.Elapsed()},
-		watches: newWatches(), waiters: newWaiters(),
+		watches: newWatches(), waiters: newWaiters(), views: v, vigil: newVigil(),
 	}
 	// Tenures that an earlier run granted may be alive: the counter has to run.
 	l.liveUntil = max(r.header.HoldUntil, r.header.Tick+core.Ticks(r.witness.Longest, r.header.TickSpan))
@@ -104,6 +106,13 @@ func (l *loop) abandon(c *call) {
 	defer l.mu.Unlock()
 	l.left = append(l.left, c)
 	l.poke()
+}
+
+// tick is the length of a tick of the store's counter.
+func (l *loop) tick() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Duration(l.held.TickSpan)
 }
 
 func (l *loop) poke() {
@@ -207,7 +216,7 @@ func (l *loop) requeue(calls []*call) {
 // moment the first tenure in a waiter's way may be over.
 func (l *loop) rest() time.Duration {
 	const idle, shortest = time.Hour, 100 * time.Microsecond
-	if l.broken != nil || len(l.waiters.agenda) == 0 && l.header.Tick >= l.liveUntil {
+	if l.broken != nil || len(l.waiters.agenda) == 0 && len(l.vigil.due) == 0 && l.header.Tick >= l.liveUntil {
 		return idle
 	}
 	rest := time.Duration(l.header.TickSpan) / 2
@@ -219,6 +228,9 @@ func (l *loop) rest() time.Duration {
 	}
 	if len(l.waiters.agenda) > 0 {
 		rest = min(rest, max(l.waiters.agenda[0].at-l.cfg.Elapsed(), shortest))
+	}
+	if len(l.vigil.due) > 0 {
+		rest = min(rest, max(l.vigil.due[0].at-l.cfg.Elapsed(), shortest))
 	}
 	return rest
 }
@@ -234,6 +246,7 @@ func (l *loop) shutDown() {
 		}
 	}
 	closed := &lastword.Error{Code: lastword.CodeUnavailable, Message: "the authority is being closed", Hint: "repeat the call, with the same request id, at the one that takes over"}
+	l.views.fail(closed, true)
 	for _, c := range rest {
 		if c.taken.CompareAndSwap(false, true) {
 			c.finish(result{err: closed})
@@ -247,12 +260,13 @@ func (l *loop) decide(calls []*call) {
 	l.failed = false
 	l.pace.begin(l.cfg.Elapsed())
 	l.waiters.expire(l.pace.last)
+	calls = l.attend(calls)
 	if err := l.guard(); err != nil {
 		l.fail(calls, err)
 		return
 	}
 	b := l.newBatch(calls)
-	if len(b.queries) == 0 && l.header.Tick >= l.liveUntil {
+	if len(calls) == 0 && len(b.queries) == 0 && l.header.Tick >= l.liveUntil {
 		return
 	}
 	view, err := l.store.Read(l.ctx, b.queries...)

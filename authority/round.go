@@ -86,6 +86,9 @@ func (l *loop) newBatch(calls []*call) *batch {
 	b.reset()
 	b.now, b.began, b.calls = l.pace.sure, l.pace.last, calls
 	for _, c := range calls {
+		if c.probe {
+			continue
+		}
 		b.queries = append(b.queries, c.query)
 		if p := l.waiters.queues[c.query.Resource].next(nil); p != nil {
 			b.queries = append(b.queries, p.query())
@@ -233,6 +236,10 @@ func (b *batch) tick() {
 }
 
 func (b *batch) run(c *call) {
+	if c.probe {
+		b.answers = append(b.answers, pending{call: c, reply: b.count(c)})
+		return
+	}
 	p := b.pages[c.query.Resource]
 	if p.unread && c.kind == kindAcquire {
 		b.again = append(b.again, c) // nobody passes those who wait (R3)
@@ -246,6 +253,15 @@ func (b *batch) run(c *call) {
 		call: c, page: p, depends: p.step >= 0, reply: b.reply(p, c, answer, extended),
 		waits: c.wait && answer.Code == lastword.CodeHeld,
 	})
+}
+
+// count answers a probe.
+func (b *batch) count(c *call) result {
+	r := result{header: b.header, counts: make([]int, len(c.counted))}
+	for i, resource := range c.counted {
+		r.counts[i] = b.l.waiters.of(resource)
+	}
+	return r
 }
 
 func (b *batch) request(q store.Query) *core.Request {
@@ -297,7 +313,7 @@ func (b *batch) reply(p *page, c *call, answer core.Answer, extended bool) resul
 	age, known := b.l.watches.age(p.record, b.began)
 	return result{
 		answer: answer, record: p.record, request: b.request(c.query), header: b.header,
-		waiters: b.l.waiters.of(p.resource), waited: c.waited, extended: extended, age: age, known: known,
+		waiters: b.l.waiters.of(p.resource), waited: c.waited, extended: extended, age: age, known: known, at: b.began,
 	}
 }
 

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"iter"
 
 	"github.com/lastword/lastword"
 )
@@ -22,6 +23,14 @@ type Authority interface {
 	Cancel(ctx context.Context, resource lastword.Resource, owner, requestID string) error
 	// Status tells the state of a resource and of one tenure (R9).
 	Status(ctx context.Context, q lastword.StatusQuery) (lastword.Status, error)
+	// List is one page of resources, in byte order (R9).
+	List(ctx context.Context, q lastword.ListQuery) (lastword.Page, error)
+	// Revoke ends the tenure that has this very fence, for an operator (R7).
+	Revoke(ctx context.Context, resource lastword.Resource, fence lastword.Token, operator, reason string) error
+	// Watch shows the resources with a prefix as they are, then a sight with Complete,
+	// and then what changes, until it ends with an error or the loop that ranges over
+	// it ends. A reader that is slow costs bounded memory.
+	Watch(ctx context.Context, prefix string) iter.Seq2[lastword.Sight, error]
 	// Bundle is the serialized trust bundle, a JSON Web Key Set.
 	Bundle(ctx context.Context) ([]byte, error)
 }

@@ -32,7 +32,7 @@ func (l *local) Invoke(ctx context.Context, method string, args, reply any, _ ..
 		if m.MethodName != nameOf(method) {
 			continue
 		}
-		a, err := m.Handler(l.server.service, ctx, copyFrom(args), l.server.service.unary)
+		a, err := m.Handler(l.server.svc, ctx, copyFrom(args), l.server.svc.unary)
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (l *local) NewStream(ctx context.Context, desc *grpc.StreamDesc, method str
 		if d.StreamName == nameOf(method) && !d.ClientStreams && !desc.ClientStreams {
 			ctx, cancel := context.WithCancel(ctx)
 			return &localStream{
-				ctx: ctx, cancel: cancel, service: l.server.service, desc: d, method: method,
+				ctx: ctx, cancel: cancel, service: l.server.svc, desc: d, method: method,
 				answers: make(chan any), ended: make(chan struct{}),
 			}, nil
 		}

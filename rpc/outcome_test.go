@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"log/slog"
 	"net"
 	"strings"
@@ -174,6 +175,21 @@ func (c *cutting) Cancel(ctx context.Context, r lastword.Resource, owner, id str
 func (c *cutting) Status(ctx context.Context, q lastword.StatusQuery) (lastword.Status, error) {
 	c.proxy.cut()
 	return c.Authority.Status(ctx, q)
+}
+
+func (c *cutting) List(ctx context.Context, q lastword.ListQuery) (lastword.Page, error) {
+	c.proxy.cut()
+	return c.Authority.List(ctx, q)
+}
+
+func (c *cutting) Revoke(ctx context.Context, r lastword.Resource, fence lastword.Token, operator, reason string) error {
+	c.proxy.cut()
+	return c.Authority.Revoke(ctx, r, fence, operator, reason)
+}
+
+func (c *cutting) Watch(ctx context.Context, prefix string) iter.Seq2[lastword.Sight, error] {
+	c.proxy.cut()
+	return c.Authority.Watch(ctx, prefix)
 }
 
 func (c *cutting) Bundle(ctx context.Context) ([]byte, error) {

@@ -3,6 +3,7 @@ package rpc_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net"
 	"os"
@@ -64,6 +65,9 @@ type fake struct {
 	complete func(context.Context, lastword.TenureRef, []byte) error
 	cancel   func(context.Context, lastword.Resource, string, string) error
 	status   func(context.Context, lastword.StatusQuery) (lastword.Status, error)
+	list     func(context.Context, lastword.ListQuery) (lastword.Page, error)
+	revoke   func(context.Context, lastword.Resource, lastword.Token, string, string) error
+	watch    func(context.Context, string) iter.Seq2[lastword.Sight, error]
 	bundle   func(context.Context) ([]byte, error)
 	calls    atomic.Int64
 }
@@ -103,6 +107,21 @@ func (f *fake) Bundle(ctx context.Context) ([]byte, error) {
 	return f.bundle(ctx)
 }
 
+func (f *fake) List(ctx context.Context, q lastword.ListQuery) (lastword.Page, error) {
+	f.calls.Add(1)
+	return f.list(ctx, q)
+}
+
+func (f *fake) Revoke(ctx context.Context, r lastword.Resource, fence lastword.Token, operator, reason string) error {
+	f.calls.Add(1)
+	return f.revoke(ctx, r, fence, operator, reason)
+}
+
+func (f *fake) Watch(ctx context.Context, prefix string) iter.Seq2[lastword.Sight, error] {
+	f.calls.Add(1)
+	return f.watch(ctx, prefix)
+}
+
 // failing is a fake of which every call fails with err.
 func failing(err error) *fake {
 	return &fake{
@@ -112,6 +131,9 @@ func failing(err error) *fake {
 		complete: func(context.Context, lastword.TenureRef, []byte) error { return err },
 		cancel:   func(context.Context, lastword.Resource, string, string) error { return err },
 		status:   func(context.Context, lastword.StatusQuery) (lastword.Status, error) { return lastword.Status{}, err },
+		list:     func(context.Context, lastword.ListQuery) (lastword.Page, error) { return lastword.Page{}, err },
+		revoke:   func(context.Context, lastword.Resource, lastword.Token, string, string) error { return err },
+		watch:    func(context.Context, string) iter.Seq2[lastword.Sight, error] { return ending(err) },
 		bundle:   func(context.Context) ([]byte, error) { return nil, err },
 	}
 }
@@ -148,11 +170,23 @@ func everyCall(ctx context.Context, a rpc.Authority) map[string]error {
 	errs["complete"] = a.Complete(ctx, ref, []byte("done"))
 	errs["cancel"] = a.Cancel(ctx, ref.Resource, ref.Owner, ref.RequestID)
 	_, errs["status"] = a.Status(ctx, lastword.StatusQuery{Resource: ref.Resource})
+	_, errs["list"] = a.List(ctx, lastword.ListQuery{Prefix: "doc/"})
+	errs["revoke"] = a.Revoke(ctx, ref.Resource, ref.Fence, "operator", "a reason")
+	for _, err := range a.Watch(ctx, "doc/") {
+		errs["watch"] = err
+	}
 	_, errs["bundle"] = a.Bundle(ctx)
 	return errs
 }
 
-func mutates(op string) bool { return op != "status" && op != "bundle" }
+func mutates(op string) bool {
+	return op != "status" && op != "list" && op != "watch" && op != "bundle"
+}
+
+// ending is a watch that ends at once.
+func ending(err error) iter.Seq2[lastword.Sight, error] {
+	return func(yield func(lastword.Sight, error) bool) { yield(lastword.Sight{}, err) }
+}
 
 // serve starts a server of a on a free loopback port until the end of the test.
 func serve(t *testing.T, a rpc.Authority, cfg rpc.ServerConfig) (addr string, s *rpc.Server) {

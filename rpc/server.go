@@ -88,12 +88,12 @@ func (c *ServerConfig) validate() error {
 // Server serves an [Authority] over gRPC. Its methods are safe for concurrent
 // use.
 type Server struct {
-	cfg     ServerConfig
-	err     error // of the configuration
-	grpc    *grpc.Server
-	service *service
-	health  *healthService
-	stop    context.CancelFunc
+	cfg    ServerConfig
+	err    error // of the configuration
+	grpc   *grpc.Server
+	svc    *service
+	health *healthService
+	stop   context.CancelFunc
 }
 
 // NewServer makes a server of a. It listens nowhere until [Server.Serve], which
@@ -108,7 +108,7 @@ func NewServer(a Authority, cfg ServerConfig) *Server {
 		return s
 	}
 	svc := &service{authority: a, cfg: cfg, stopping: stopping}
-	s.service = svc
+	s.svc = svc
 	s.health = &healthService{Server: health.NewServer(), stopping: stopping}
 	s.SetServing(false)
 	s.grpc = grpc.NewServer(s.options(svc)...)
@@ -180,10 +180,11 @@ func (s *Server) SetServing(ready bool) {
 }
 
 // Shutdown stops the server: health is NOT_SERVING, listeners are closed, waits
-// end, and other calls under way may finish. When ctx ends first, connections are
-// cut, and it returns an error of [lastword.CodeUnknown]: callers of the calls
-// that were cut off do not know their outcome. It does not wait for an authority
-// that ignores its context.
+// and watches end, and other calls under way may finish. When ctx ends first,
+// connections are cut; if calls that change something were under way, it returns an
+// error of [lastword.CodeUnknown], since their callers do not know the outcome. It
+// does not wait for an authority that ignores its context, and not for longer than
+// ctx for a watcher that does not read.
 func (s *Server) Shutdown(ctx context.Context) error {
 	defer s.stop()
 	if s.grpc == nil {
@@ -200,7 +201,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-graceful:
 		return nil
 	case <-ctx.Done():
+		cut := s.svc.mutating.Load() > 0
 		s.grpc.Stop()
+		if !cut {
+			return nil
+		}
 		return &lastword.Error{Code: lastword.CodeUnknown, Op: "shutdown", Message: "calls were cut off; their callers do not know the outcome", Err: context.Cause(ctx)}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/lastword/lastword"
 	wire "github.com/lastword/lastword/rpc/lastword/v1"
@@ -16,6 +17,7 @@ type service struct {
 	authority Authority
 	cfg       ServerConfig
 	stopping  context.Context // ends when the server begins to shut down
+	mutating  atomic.Int64    // calls under way that change something
 }
 
 // Acquire implements the service.
@@ -166,6 +168,10 @@ func handle[Q, A any](ctx context.Context, s *service, op operation, resource st
 	if err != nil {
 		// Nothing was asked of the authority, so nothing is unknown.
 		return nil, s.refuse(ctx, operation{op.name, false}, resource, err)
+	}
+	if op.mutates {
+		s.mutating.Add(1)
+		defer s.mutating.Add(-1)
 	}
 	a, err := protect(ctx, s, op, resource, func() (*A, error) { return call(q) })
 	if err != nil {

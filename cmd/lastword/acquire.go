@@ -136,12 +136,9 @@ func (q *acquisition) fill() error {
 	if q.ask.Owner != "" {
 		return nil
 	}
-	c, err := client.New(q.client, client.Config{})
-	if err != nil {
-		return err
-	}
-	q.ask.Owner = c.Owner()
-	return c.Close()
+	var err error
+	q.ask.Owner, err = ownName(q.client)
+	return err
 }
 
 // acquire asks, and confirms by a renewal what was granted after a wait, or long ago:

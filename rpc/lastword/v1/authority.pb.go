@@ -795,7 +795,8 @@ func (x *StatusResponse) GetStatus() *Status {
 type ListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What the resources begin with, byte by byte; segments are not looked at, so
-	// "doc/" lists below doc and "doc" lists docs, too. "" is all.
+	// "doc/" lists below doc and "doc" lists docs, too. No character has a special
+	// meaning. "" is all.
 	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	// Where the page before ended. "" begins.
 	After string `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
@@ -868,7 +869,8 @@ func (x *ListRequest) GetAll() bool {
 // ListResponse is one page.
 type ListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The resources of this page. It can be empty although more follow.
+	// The resources of this page. It can be empty although more follow. The results of
+	// endings are left out.
 	Resources []*Status `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
 	// The after of the next page. "" if this was the last one.
 	Next          string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
@@ -1080,8 +1082,9 @@ func (x *WatchRequest) GetPrefix() string {
 // WatchResponse shows one resource, or says that the picture is complete.
 type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A resource as it is. Its waiters are not followed: a change of their number
-	// alone is not shown.
+	// A resource as it is, as on a page of List. What is followed is its tenure: a
+	// grant, and an end of any kind. A renewal, a result or the number of waiters alone
+	// is not shown; remaining is what was left when this was sent, unless renewed.
 	Status *Status `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
 	// Every resource that was there when the watch began has been shown, and what
 	// follows are changes. It comes once, with no status.
@@ -2038,8 +2041,8 @@ type Ending struct {
 	Completed bool `protobuf:"varint,5,opt,name=completed,proto3" json:"completed,omitempty"`
 	// The result, at most 16 KiB.
 	Result []byte `protobuf:"bytes,6,opt,name=result,proto3" json:"result,omitempty"`
-	// The result is not shown here because it is too large for a refusal, which
-	// travels in HTTP headers. Status with the request_id shows it.
+	// The result is not shown here: it is too large for a refusal, which travels in
+	// HTTP headers, or this is a list or a watch. Status with the request_id shows it.
 	ResultOmitted bool `protobuf:"varint,7,opt,name=result_omitted,json=resultOmitted,proto3" json:"result_omitted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

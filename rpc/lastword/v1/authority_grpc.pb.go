@@ -82,16 +82,20 @@ type AuthorityServiceClient interface {
 	// Status tells the state of a resource and, when one is named, of one tenure.
 	// The answer is linearizable (R9).
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
-	// List returns resources and who holds them, a page at a time. Every page is
-	// linearizable; several pages together are not one moment.
+	// List returns resources and who holds them, a page at a time. What it tells of
+	// each was so at a moment between the call and its answer (R9); a page, and several
+	// pages together, are not one moment.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
 	// Revoke ends the tenure that has this very fence, for an operator (R7). It is
-	// durable before its reply, and audited with operator and reason.
+	// durable before its reply, and audited with operator and reason. Repeated it is
+	// NOT_HOLDER, which says how the tenure ended.
 	Revoke(ctx context.Context, in *RevokeRequest, opts ...grpc.CallOption) (*RevokeResponse, error)
 	// Watch shows the resources with a prefix as they are, and then again whenever
 	// one has changed. It tells states and no history: of several changes of one
 	// resource in quick succession the newest is certain to be shown, in the order
-	// of revisions, and the ones before may be left out.
+	// of revisions, and the ones before may be left out. Who reads too slowly may be
+	// shown again what has not changed. It ends with a refusal, or when the stream
+	// breaks; then watch anew.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 	// Session carries the calls of one client process: many in one message, answered
 	// in any order, the calls that wait pushed when their turn comes. A call means
@@ -263,16 +267,20 @@ type AuthorityServiceServer interface {
 	// Status tells the state of a resource and, when one is named, of one tenure.
 	// The answer is linearizable (R9).
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
-	// List returns resources and who holds them, a page at a time. Every page is
-	// linearizable; several pages together are not one moment.
+	// List returns resources and who holds them, a page at a time. What it tells of
+	// each was so at a moment between the call and its answer (R9); a page, and several
+	// pages together, are not one moment.
 	List(context.Context, *ListRequest) (*ListResponse, error)
 	// Revoke ends the tenure that has this very fence, for an operator (R7). It is
-	// durable before its reply, and audited with operator and reason.
+	// durable before its reply, and audited with operator and reason. Repeated it is
+	// NOT_HOLDER, which says how the tenure ended.
 	Revoke(context.Context, *RevokeRequest) (*RevokeResponse, error)
 	// Watch shows the resources with a prefix as they are, and then again whenever
 	// one has changed. It tells states and no history: of several changes of one
 	// resource in quick succession the newest is certain to be shown, in the order
-	// of revisions, and the ones before may be left out.
+	// of revisions, and the ones before may be left out. Who reads too slowly may be
+	// shown again what has not changed. It ends with a refusal, or when the stream
+	// breaks; then watch anew.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	// Session carries the calls of one client process: many in one message, answered
 	// in any order, the calls that wait pushed when their turn comes. A call means

@@ -1,0 +1,129 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/lastword/lastword"
+	wire "github.com/lastword/lastword/rpc/lastword/v1"
+)
+
+var opWatch = operation{"watch", false}
+
+// Watch implements the service. A reader that does not read holds up its own stream
+// and nobody else: what changes meanwhile is merged by the authority.
+func (s *service) Watch(m *wire.WatchRequest, stream grpc.ServerStreamingServer[wire.WatchResponse]) error {
+	ctx, cancel := s.untilShutdown(stream.Context())
+	defer cancel()
+	read := func() (string, error) {
+		if err := s.identify(ctx, new(string), false); err != nil {
+			return "", err
+		}
+		if err := checkKnown(m); err != nil {
+			return "", err
+		}
+		return m.GetPrefix(), lastword.CheckPrefix(m.GetPrefix())
+	}
+	_, err := handle(ctx, s, opWatch, "", read, func(prefix string) (*struct{}, error) {
+		for sight, err := range s.authority.Watch(ctx, prefix) {
+			if s.stopping.Err() != nil {
+				return nil, ended("the server is shutting down")
+			}
+			if err != nil {
+				return nil, err
+			}
+			if err := stream.Send(sightResponse(sight)); err != nil {
+				return nil, ended("the caller has gone")
+			}
+		}
+		return nil, ended("the watch ended without a reason")
+	})
+	return err
+}
+
+func ended(why string) error {
+	return &lastword.Error{Code: lastword.CodeUnavailable, Op: opWatch.name, Message: why, Hint: "watch again"}
+}
+
+func sightResponse(s lastword.Sight) *wire.WatchResponse {
+	if s.Complete {
+		return &wire.WatchResponse{Complete: true}
+	}
+	return &wire.WatchResponse{Status: SightMessage(s.Status)}
+}
+
+// WatchMessage is s in the schema's words.
+func WatchMessage(s lastword.Sight) *wire.WatchResponse { return sightResponse(s) }
+
+// Watch implements [Authority]: one stream, which ends with an error, or without one
+// when the loop that ranges over it ends. It does not begin again by itself: whoever
+// does is shown everything anew. The first sight has to come within the configured
+// time-out; after it nothing has to come.
+func (c *Client) Watch(ctx context.Context, prefix string) iter.Seq2[lastword.Sight, error] {
+	return func(yield func(lastword.Sight, error) bool) {
+		q := question{op: opWatch}
+		if err := lastword.CheckPrefix(prefix); err != nil {
+			yield(lastword.Sight{}, q.refused(err))
+			return
+		}
+		if ctx.Err() != nil {
+			yield(lastword.Sight{}, q.notSent(ctx.Err()))
+			return
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		left := new(atomic.Bool)
+		err := c.watch(context.WithValue(ctx, leftKey{}, left), cancel, prefix, yield)
+		if e := (*lastword.Error)(nil); err != nil && !errors.As(err, &e) {
+			err = q.failed(ctx, err, left.Load())
+		}
+		if err != nil {
+			yield(lastword.Sight{}, err)
+		}
+	}
+}
+
+// watch reads one stream. It is nil when the reader wants no more.
+func (c *Client) watch(ctx context.Context, cancel func(), prefix string, yield func(lastword.Sight, error) bool) error {
+	var late atomic.Bool
+	first := time.AfterFunc(c.timeout, func() { late.Store(true); cancel() }) //nolint:forbidigo // bounds the caller's own waiting
+	defer first.Stop()
+	failed := func(err error) error {
+		if late.Load() {
+			return &lastword.Error{Code: lastword.CodeUnavailable, Op: opWatch.name, Message: "no answer", Err: context.DeadlineExceeded}
+		}
+		return err
+	}
+	stream, err := c.calls.Watch(ctx, &wire.WatchRequest{Prefix: prefix})
+	if err != nil {
+		return failed(err)
+	}
+	for {
+		m, err := stream.Recv()
+		first.Stop()
+		switch {
+		case errors.Is(err, io.EOF):
+			return ended("the watch ended without a reason")
+		case err != nil:
+			return failed(err)
+		}
+		sight := lastword.Sight{Complete: m.GetComplete()}
+		if m.GetStatus() != nil {
+			if sight.Status, err = readSight(m.GetStatus(), prefix); err != nil {
+				return &brokenAnswer{err}
+			}
+		}
+		if sight.Complete == (m.GetStatus() != nil) {
+			continue // of a later version: neither, or more than is known here
+		}
+		if !yield(sight, nil) {
+			return nil
+		}
+	}
+}
