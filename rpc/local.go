@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 
@@ -116,7 +117,7 @@ func (c *localStream) CloseSend() error {
 func (c *localStream) Header() (metadata.MD, error) {
 	m, err := c.next()
 	c.first = m
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = nil // RecvMsg tells it again
 	}
 	return nil, err

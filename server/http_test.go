@@ -126,6 +126,11 @@ func TestThePagesBesideTheCalls(t *testing.T) {
 	if b, err := grant.ParseBundle([]byte(p.text)); err != nil || b.Domain() != cfg.Domain {
 		t.Errorf("bundle: %v", err)
 	}
+	hostile := request(`doc/<script src=x>`, "r1")
+	hostile.Owner = `"><img src=x onerror=alert(1)>`
+	if _, err := r.client.Acquire(t.Context(), hostile); err != nil {
+		t.Fatal(err)
+	}
 	checkStatusPage(t, r.call(t, "GET", "/", ""))
 	// What it is then is for who looks at it: healthy, and not ready.
 	if err := r.Authority().Close(); err != nil {
@@ -144,7 +149,8 @@ func TestThePagesBesideTheCalls(t *testing.T) {
 // policy lets in.
 func checkStatusPage(t *testing.T, p page) {
 	t.Helper()
-	if p.status != http.StatusOK || !strings.Contains(p.text, "&lt;script&gt;alert(") || strings.Contains(p.text, "<script") {
+	if p.status != http.StatusOK || !strings.Contains(p.text, "&lt;script&gt;alert(") || strings.Contains(p.text, "<script") ||
+		strings.Contains(p.text, "<img") || !strings.Contains(p.text, "<td>doc/&lt;script src=x&gt;</td>") {
 		t.Errorf("status page: %d %s", p.status, p.text)
 	}
 	style := regexp.MustCompile(`(?s)<style>(.*)</style>`).FindStringSubmatch(p.text)

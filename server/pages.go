@@ -99,17 +99,49 @@ var statusPolicy = func() string {
 		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }()
 
-// statusPage tells who is here and how to call it.
-func (s *Server) statusPage(w http.ResponseWriter, _ *http.Request) {
+// shownLeases bounds the table of the status page.
+const shownLeases = 50
+
+// lease is one line of the table.
+type lease struct {
+	Resource, Owner, Fence, Remaining string
+	Waiters                           int
+}
+
+// held are the first of the leases that are held, and whether there are more.
+func (s *Server) held(ctx context.Context) (all []lease, more bool, err error) {
+	page, err := s.authority.List(ctx, lastword.ListQuery{Limit: shownLeases})
+	if err != nil {
+		return nil, false, err
+	}
+	for _, st := range page.Resources {
+		all = append(all, lease{
+			string(st.Resource), st.Holder.Owner, st.Holder.Fence.Text(), st.Remaining.Round(time.Second).String(), st.Waiters,
+		})
+	}
+	return all, page.Next != "", nil
+}
+
+// statusPage tells who is here, what is held, and how to call it.
+func (s *Server) statusPage(w http.ResponseWriter, r *http.Request) {
+	const patience = 2 * time.Second
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
 	epoch, err := s.authority.Epoch()
+	var leases []lease
+	var more bool
+	if err == nil {
+		leases, more, err = s.held(ctx)
+	}
 	var page bytes.Buffer // whole or not
 	if failed := statusTemplate.Execute(&page, struct {
 		Style              template.CSS
 		Domain, GRPC, HTTP string
 		Epoch              uint32
 		Err                error
-		Metrics            bool
-	}{template.CSS(statusStyle), s.cfg.Domain, s.Addr().String(), s.HTTPAddr().String(), epoch, err, s.cfg.Metrics != nil}); failed != nil {
+		Leases             []lease
+		More, Metrics      bool
+	}{template.CSS(statusStyle), s.cfg.Domain, s.Addr().String(), s.HTTPAddr().String(), epoch, err, leases, more, s.cfg.Metrics != nil}); failed != nil {
 		text(w, http.StatusInternalServerError, "the page is broken")
 		return
 	}

@@ -177,7 +177,7 @@ func readEntry(key, value *yaml.Node) (entry, error) {
 			}
 			e.values = append(e.values, k+"="+v)
 		}
-	default:
+	case yaml.AliasNode, yaml.DocumentNode:
 		err = errors.New("want a value")
 	}
 	if err != nil {

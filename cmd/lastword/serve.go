@@ -111,15 +111,14 @@ func (d *doorFlags) resolve(cmd *cobra.Command) error {
 		}
 		return nil
 	}
-	host, port, err := net.SplitHostPort(d.cfg.GRPC)
-	n, numeric := strconv.ParseUint(port, 10, 16)
-	if err != nil || numeric != nil {
-		return nil // the server says what is wrong with it
-	}
-	if n == math.MaxUint16 {
+	host, port, bad := net.SplitHostPort(d.cfg.GRPC)
+	n, badPort := strconv.ParseUint(port, 10, 16)
+	switch {
+	case bad != nil || badPort != nil: // the server says what is wrong with it
+		return nil
+	case n == math.MaxUint16:
 		return usage(cmd, "no --listen ADDR given, and there is no port after that of --grpc")
-	}
-	if n > 0 {
+	case n > 0:
 		n++
 	}
 	d.cfg.HTTP = net.JoinHostPort(host, strconv.FormatUint(n, 10))

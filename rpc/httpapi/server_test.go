@@ -229,6 +229,7 @@ func TestT23AConnectionAboveTheBoundIsToldSo(t *testing.T) {
 		if err != nil || res.StatusCode != http.StatusOK {
 			t.Fatalf("got %v, %v", res, err)
 		}
+		defer func() { _ = res.Body.Close() }()
 		open = append(open, c)
 	}
 	a := d.post("/v1/acquire", acquireBody)
