@@ -10,8 +10,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -261,6 +263,53 @@ func TestACallerThatGoesAwayOverHTTPLeavesTheQueue(t *testing.T) {
 	}
 	if st, err := r.client.Status(t.Context(), lastword.StatusQuery{Resource: "doc/a"}); err != nil || st.State == lastword.StateHeld {
 		t.Errorf("who is gone was granted: %+v, %v", st, err)
+	}
+	r.end(t)
+}
+
+// KF-27 over HTTP: names that look alike are several resources, and a prefix is
+// compared byte by byte, whatever the query's encoding does to it.
+func TestKF27NamesThatLookAlikeAreSeveralOverHTTP(t *testing.T) {
+	t.Parallel()
+	r := start(t, config(t.TempDir()))
+	names := []string{"a", "a%2Fb", "a.lock", "a/b", "a:fence", "ab", "a+b", "a b", "a&all=true", "a#b", "ä"}
+	slices.Sort(names)
+	for i, name := range names {
+		body, err := json.Marshal(map[string]string{"resource": name, "owner": fmt.Sprint("w", i), "request_id": "r1", "ttl": "60s"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := r.call(t, "POST", "/v1/acquire", string(body))
+		if tenure, _ := p.object["tenure"].(map[string]any); p.status != http.StatusOK || tenure["fence"] != "1" || tenure["resource"] != name {
+			t.Errorf("%q: %d %s", name, p.status, p.text)
+		}
+	}
+	for i, name := range names {
+		p := r.call(t, "GET", "/v1/status?resource="+url.QueryEscape(name), "")
+		st, _ := p.object["status"].(map[string]any)
+		holder, _ := st["holder"].(map[string]any)
+		if st["resource"] != name || holder["owner"] != fmt.Sprint("w", i) {
+			t.Errorf("status of %q: %d %s", name, p.status, p.text)
+		}
+		var want, got []string
+		for _, n := range names {
+			if strings.HasPrefix(n, name) {
+				want = append(want, n)
+			}
+		}
+		p = r.call(t, "GET", "/v1/leases?prefix="+url.QueryEscape(name), "")
+		listed, _ := p.object["resources"].([]any)
+		for _, l := range listed {
+			got = append(got, l.(map[string]any)["resource"].(string))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("leases of %q: %q, want %q", name, got, want)
+		}
+	}
+	for _, wrong := range []string{"a/", "/a", "a//b", "a/../b", "."} {
+		if p := r.call(t, "GET", "/v1/status?resource="+url.QueryEscape(wrong), ""); p.status != http.StatusBadRequest {
+			t.Errorf("%q: %d %s", wrong, p.status, p.text)
+		}
 	}
 	r.end(t)
 }

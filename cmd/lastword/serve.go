@@ -114,8 +114,8 @@ func (d *doorFlags) resolve(cmd *cobra.Command) error {
 	host, port, bad := net.SplitHostPort(d.cfg.GRPC)
 	n, badPort := strconv.ParseUint(port, 10, 16)
 	switch {
-	case bad != nil || badPort != nil: // the server says what is wrong with it
-		return nil
+	case bad != nil || badPort != nil:
+		return nil //nolint:nilerr // the server says what is wrong with it
 	case n == math.MaxUint16:
 		return usage(cmd, "no --listen ADDR given, and there is no port after that of --grpc")
 	case n > 0:
