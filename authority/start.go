@@ -95,6 +95,7 @@ func advance(ctx context.Context, s store.Store, cfg Config, h core.Header, mark
 	if err != nil {
 		return core.Start{}, h, err
 	}
+	h.Identity, _ = h.Original()
 	known := Mark{}
 	if mark != nil {
 		known = *mark

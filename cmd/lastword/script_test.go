@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -45,6 +46,7 @@ func TestScripts(t *testing.T) {
 			"exits": exitsScript, "sql": sqlScript, "value": valueScript, "json": jsonScript, "bytes": bytesScript,
 			"grantonly": grantOnlyScript, "tamper": tamperScript, "waiters": waitersScript, "bundle": bundleScript,
 			"code": codeScript, "empty": emptyScript, "appears": appearsScript, "signal": signalScript, "ended": endedScript,
+			"says": saysScript,
 		},
 	})
 }
@@ -234,6 +236,21 @@ func jsonScript(ts *testscript.TestScript, neg bool, args []string) {
 	if (got == args[2]) == neg {
 		ts.Fatalf("%s is %q, want %q", args[1], got, args[2])
 	}
+}
+
+// saysScript waits until FILE has a line that is TEXT, or N of them.
+func saysScript(ts *testscript.TestScript, _ bool, args []string) {
+	want := 1
+	if len(args) > 2 {
+		n, err := strconv.Atoi(args[2])
+		ts.Check(err)
+		want = n
+	}
+	until(ts, args[0]+" says "+args[1], func() bool {
+		b, _ := os.ReadFile(ts.MkAbs(args[0]))
+		return slices.ContainsFunc(strings.Split(string(b), "\n"), func(line string) bool { return line == args[1] }) &&
+			strings.Count("\n"+string(b), "\n"+args[1]+"\n") >= want
+	})
 }
 
 // bytesScript makes a file of N bytes.

@@ -1,6 +1,10 @@
 package core
 
-import "github.com/lastword/lastword"
+import (
+	"strings"
+
+	"github.com/lastword/lastword"
+)
 
 // LongestTTL is the largest TTL that any authority grants (24 h). It stands in where
 // the longest one granted is not known.
@@ -34,6 +38,24 @@ func (w Witness) knows(epoch uint32) bool {
 	return epoch == w.Current || w.Starting && epoch > w.Current && epoch <= w.Pending
 }
 
+// copyMark ends the identity of a store that is a copy. Identities have no spaces.
+const copyMark = " copy"
+
+// Copied is h as a copy of the store has it: whoever starts on it finds a regression,
+// with the witness of the store and without one (R10).
+func (h Header) Copied() Header {
+	if _, copied := h.Original(); !copied {
+		h.Identity += copyMark
+	}
+	h.Witnessed = true
+	return h
+}
+
+// Original is the identity of the store, or of the one that it is a copy of.
+func (h Header) Original() (identity string, copied bool) {
+	return strings.CutSuffix(h.Identity, copyMark)
+}
+
 // Start is what a starting process has to do (R10): make Witness durable first,
 // then set the store's epoch to Epoch in one step conditional on the epoch it read
 // there, then make [Witness.Settled] durable. Only then may it grant. When a
@@ -61,6 +83,7 @@ type Start struct {
 // and the store again until the epoch is the same. Else a start of another process
 // between the two looks like a regression.
 func PlanStart(h Header, w *Witness) Start {
+	_, copied := h.Original()
 	switch {
 	case !h.Exists && w == nil:
 		return Start{Witness: Witness{Starting: true, First: true, Store: h.Identity}}
@@ -68,6 +91,8 @@ func PlanStart(h Header, w *Witness) Start {
 		return begin(*w, w.Current) // the very first start was interrupted, or is slow
 	case !h.Exists:
 		return regression("the store is empty, but its witness knows an epoch")
+	case copied:
+		return regression("the store is a copy that a backup has made")
 	case w == nil && h.Witnessed:
 		return regression("the store is marked witnessed and its witness is missing")
 	case w == nil:

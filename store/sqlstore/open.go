@@ -180,6 +180,9 @@ func (s *Store) probe(ctx context.Context, cfg Config) (err error) {
 	return nil
 }
 
+// magic is how every SQLite file begins.
+const magic = "SQLite format 3\x00"
+
 // begins reads the first bytes. SQLite itself takes a file that is shorter than a
 // page, whatever is in it, and one whose log alone is left, for an empty database.
 func (s *Store) begins() (empty bool, err error) {
@@ -191,7 +194,6 @@ func (s *Store) begins() (empty bool, err error) {
 		return false, refuseErr(lastword.CodeUnavailable, s.path+" cannot be written to", "let this process write to the file and its directory", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	const magic = "SQLite format 3\x00"
 	begin := make([]byte, len(magic))
 	switch n, err := io.ReadFull(file, begin); {
 	case n == 0 && errors.Is(err, io.EOF):
