@@ -1,10 +1,13 @@
 // Package server runs an authority as a service: it opens the store, the signing
-// key, the witness and the listener, and takes them down again in the right order.
+// key, the witness and the listeners for gRPC and HTTP, and takes them down again in
+// the right order. Beside the calls, HTTP has /healthz (the process answers), /readyz
+// (the authority grants), /metrics, /openapi.json, the trust bundle at
+// /.well-known/lastword/bundle.json, and a plain page at /.
 //
 // # Guarantees
 //
 // [Open] either gives a server that owns all it needs, or fails with one error that
-// names what was wrong and leaves nothing open and no address taken. The listener is
+// names what was wrong and leaves nothing open and no address taken. The listeners are
 // taken first, so that a second server on the same address touches no file.
 // [Server.Serve] returns when its context ends, after the calls under way have been
 // answered or their time is over.
@@ -21,6 +24,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -31,6 +35,7 @@ import (
 	"github.com/lastword/lastword/authority"
 	"github.com/lastword/lastword/grant"
 	"github.com/lastword/lastword/rpc"
+	"github.com/lastword/lastword/rpc/httpapi"
 	"github.com/lastword/lastword/store"
 	"github.com/lastword/lastword/store/sqlstore"
 )
@@ -38,8 +43,11 @@ import (
 // maxLockDelay is the longest lock-delay.
 const maxLockDelay = 24 * time.Hour
 
-// DefaultGRPC is the address of the gRPC listener.
-const DefaultGRPC = "127.0.0.1:7420"
+// The addresses of the listeners.
+const (
+	DefaultGRPC = "127.0.0.1:7420"
+	DefaultHTTP = "127.0.0.1:7421"
+)
 
 // Config of a [Server]. Store and Domain are required.
 type Config struct {
@@ -49,6 +57,11 @@ type Config struct {
 	Domain string
 	// GRPC is the listen address; "" is [DefaultGRPC]. Port 0 takes a free one.
 	GRPC string
+	// HTTP is the listen address of JSON over HTTP and the pages beside it, such as
+	// [DefaultHTTP]; "" is none. Port 0 takes a free one.
+	HTTP string
+	// Metrics is shown at /metrics; nil shows nothing there.
+	Metrics http.Handler
 	// KeyFile holds the first signing key, and is made at the first start; "" is
 	// PATH.key beside the store. The directory KeyFile.ring beside it is the key ring,
 	// in which keys are rotated and revoked ([grant.Ring]); where it cannot be written,
@@ -79,14 +92,16 @@ type Files struct {
 	Witness string // the issuer epoch, outside the store
 }
 
-// Server is a running authority with its listener. It is safe for concurrent use.
+// Server is a running authority with its listeners. It is safe for concurrent use.
 type Server struct {
 	cfg       Config
 	files     Files
-	listener  net.Listener
+	grpc      net.Listener
+	web       net.Listener // nil for none
 	store     store.Store
 	authority *authority.Authority
 	rpc       *rpc.Server
+	http      *httpapi.Server
 
 	once     sync.Once // release
 	released error
@@ -115,11 +130,16 @@ func open(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// assemble takes the address first and makes files last, so that a start which is
+// assemble takes the addresses first and makes files last, so that a start which is
 // refused leaves as little as can be.
 func (s *Server) assemble(ctx context.Context) (err error) {
-	if s.listener, err = listen(ctx, s.cfg.GRPC); err != nil {
+	if s.grpc, err = listen(ctx, s.cfg.GRPC, "--grpc"); err != nil {
 		return err
+	}
+	if s.cfg.HTTP != "" {
+		if s.web, err = listen(ctx, s.cfg.HTTP, "--listen"); err != nil {
+			return err
+		}
 	}
 	witness := authority.NewFileWitness(s.files.Witness)
 	if _, err := witness.Load(ctx); err != nil {
@@ -152,6 +172,9 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	s.rpc = rpc.NewServer(s.authority, rpc.ServerConfig{Logger: s.cfg.Logger})
+	if s.web != nil {
+		s.http = httpapi.NewServer(s.rpc.Local(), httpapi.Config{Pages: s.pages(), Hosts: s.hosts(), Logger: s.cfg.Logger})
+	}
 	return nil
 }
 
@@ -212,7 +235,11 @@ func (c Config) withDefaults() (Config, error) {
 	if err := c.validate(); err != nil {
 		return c, err
 	}
-	return c, rpc.LoopbackOnly(c.GRPC)
+	err := rpc.LoopbackOnly(c.GRPC)
+	if err == nil && c.HTTP != "" {
+		err = rpc.LoopbackOnly(c.HTTP)
+	}
+	return c, err
 }
 
 func (c Config) validate() error {
@@ -265,20 +292,28 @@ func witnessFile(url, store string) (string, error) {
 	return path, nil
 }
 
-func listen(ctx context.Context, addr string) (net.Listener, error) {
+func listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, &lastword.Error{
 			Code: lastword.CodeUnavailable, Message: "cannot listen on " + addr, Err: err,
-			Hint: "is another server running there? choose another address with --grpc",
+			Hint: "is another server running there? choose another address with " + flag,
 		}
 	}
 	return l, nil
 }
 
 // Addr is the address that the gRPC listener has.
-func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+func (s *Server) Addr() net.Addr { return s.grpc.Addr() }
+
+// HTTPAddr is the address that the HTTP listener has; nil if there is none.
+func (s *Server) HTTPAddr() net.Addr {
+	if s.web == nil {
+		return nil
+	}
+	return s.web.Addr()
+}
 
 // Files are the files that the server uses.
 func (s *Server) Files() Files { return s.files }
@@ -289,18 +324,42 @@ func (s *Server) Authority() *authority.Authority { return s.authority }
 // Serve answers until ctx ends, then takes everything down. It may be called once.
 func (s *Server) Serve(ctx context.Context) error {
 	unfollow := s.followKeys(ctx)
-	served := make(chan error, 1)
-	go func() { served <- s.rpc.Serve(s.listener) }()
-	var err error
-	select {
-	case err = <-served:
-	case <-ctx.Done():
-		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DrainTimeout)
-		defer cancel()
-		err = errors.Join(s.rpc.Shutdown(limit), <-served)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var doors sync.WaitGroup
+	errs := make(chan error, 2)
+	door := func(serve func(net.Listener) error, l net.Listener) {
+		doors.Go(func() {
+			defer cancel() // one that fails takes the other one down
+			errs <- serve(l)
+		})
+	}
+	door(s.rpc.Serve, s.grpc)
+	if s.http != nil {
+		door(s.http.Serve, s.web)
+	}
+	<-ctx.Done()
+	err := s.drain(context.WithoutCancel(ctx))
+	doors.Wait()
+	close(errs)
+	for e := range errs {
+		err = errors.Join(err, e)
 	}
 	unfollow()
 	return opened(errors.Join(err, s.release()))
+}
+
+// drain lets the calls under way end, those of both doors at the same time: it is the
+// shutdown of the service that ends the waits.
+func (s *Server) drain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.DrainTimeout)
+	defer cancel()
+	if s.http == nil {
+		return s.rpc.Shutdown(ctx)
+	}
+	web := make(chan error, 1)
+	go func() { web <- s.http.Shutdown(ctx) }()
+	return errors.Join(s.rpc.Shutdown(ctx), <-web)
 }
 
 // Close releases a server that was opened and is not to be served.
@@ -317,8 +376,11 @@ func (s *Server) release() error {
 		if s.store != nil {
 			errs = append(errs, s.store.Close())
 		}
-		if s.listener != nil {
-			if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
+		for _, l := range []net.Listener{s.grpc, s.web} {
+			if l == nil {
+				continue
+			}
+			if err := l.Close(); !errors.Is(err, net.ErrClosed) {
 				errs = append(errs, err)
 			}
 		}

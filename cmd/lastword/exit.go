@@ -184,6 +184,6 @@ func (r *remote) unreached(err error) error {
 		return err
 	}
 	out := *e
-	out.Hint = fmt.Sprintf("is an authority running at %s? start one with 'lastword serve', or name it with --authority or LASTWORD_AUTHORITY", r.authority)
+	out.Hint = fmt.Sprintf("is an authority running at %s? start one with 'lastword dev' or 'lastword serve', or name it with --authority or LASTWORD_AUTHORITY", r.authority)
 	return &out
 }

@@ -41,7 +41,7 @@ Exit codes
 
 Environment
   LASTWORD_AUTHORITY  address of the authority (default ` + server.DefaultGRPC + `)
-  LASTWORD_…          every flag of serve, see 'lastword serve --help'`
+  LASTWORD_…          every flag of serve and dev, see 'lastword serve --help'`
 
 // root is the whole command line.
 func (a *app) root() *cobra.Command {
@@ -56,7 +56,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, err) })
 	root.PersistentFlags().VarP(&outputFlag{json: &a.json}, "output", "o", "text or json: one JSON object, errors as JSON on stderr")
 	root.AddCommand(
-		a.serveCommand(),
+		a.devCommand(), a.serveCommand(),
 		a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.completeCommand(), a.cancelCommand(), a.statusCommand(),
 		a.listCommand(), a.watchCommand(), a.revokeCommand(),
 		a.execCommand(), a.backupCommand(),
