@@ -149,7 +149,17 @@ func TestAWatchWithoutAFirstSightIsGivenUp(t *testing.T) {
 			t.Errorf("the cause is %v", e.Err)
 		}
 	}
+}
+
+func TestAWatchWithAFirstSightOutlivesTheTimeout(t *testing.T) {
+	f := granting()
 	f.watch = showing(free("a"))
+	addr, _ := serve(t, f, rpc.ServerConfig{})
+	c, err := rpc.Dial(addr, rpc.ClientConfig{Timeout: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	n := 0

@@ -19,16 +19,13 @@ import (
 
 // pages are what HTTP shows beside the calls.
 func (s *Server) pages() map[string]http.Handler {
-	pages := map[string]http.Handler{
+	return map[string]http.Handler{
 		"/{$}":                              http.HandlerFunc(s.statusPage),
 		"/healthz":                          http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok") }),
 		"/readyz":                           http.HandlerFunc(s.readyPage),
 		"/.well-known/lastword/bundle.json": http.HandlerFunc(s.bundlePage),
+		"/metrics":                          s.metrics,
 	}
-	if s.cfg.Metrics != nil {
-		pages["/metrics"] = s.cfg.Metrics
-	}
-	return pages
 }
 
 // hosts are the names that the listener was given, beside those that always mean this
@@ -140,8 +137,8 @@ func (s *Server) statusPage(w http.ResponseWriter, r *http.Request) {
 		Epoch              uint32
 		Err                error
 		Leases             []lease
-		More, Metrics      bool
-	}{template.CSS(statusStyle), s.cfg.Domain, s.Addr().String(), s.HTTPAddr().String(), epoch, err, leases, more, s.cfg.Metrics != nil}); failed != nil {
+		More               bool
+	}{template.CSS(statusStyle), s.cfg.Domain, s.Addr().String(), s.HTTPAddr().String(), epoch, err, leases, more}); failed != nil {
 		text(w, http.StatusInternalServerError, "the page is broken")
 		return
 	}

@@ -60,8 +60,6 @@ type Config struct {
 	// HTTP is the listen address of JSON over HTTP and the pages beside it, such as
 	// [DefaultHTTP]; "" is none. Port 0 takes a free one.
 	HTTP string
-	// Metrics is shown at /metrics; nil shows nothing there.
-	Metrics http.Handler
 	// KeyFile holds the first signing key, and is made at the first start; "" is
 	// PATH.key beside the store. The directory KeyFile.ring beside it is the key ring,
 	// in which keys are rotated and revoked ([grant.Ring]); where it cannot be written,
@@ -102,6 +100,7 @@ type Server struct {
 	authority *authority.Authority
 	rpc       *rpc.Server
 	http      *httpapi.Server
+	metrics   http.Handler
 
 	once     sync.Once // release
 	released error
@@ -167,6 +166,9 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	}
 	cfg := s.cfg.Authority
 	cfg.Domain, cfg.Witness, cfg.Logger = s.cfg.Domain, witness, s.cfg.Logger
+	if cfg.Observer, err = s.observed(cfg.Observer); err != nil {
+		return err
+	}
 	cfg.OnRegression, cfg.LockDelay = authority.OnRegression(s.cfg.OnRegression), s.cfg.LockDelay
 	if s.authority, err = authority.Open(ctx, s.store, signer, cfg); err != nil {
 		return err

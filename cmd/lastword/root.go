@@ -127,7 +127,8 @@ func (a *app) dial(cmd *cobra.Command, r *remote) (*rpc.Client, error) {
 			r.authority, from = v, "LASTWORD_AUTHORITY"
 		}
 	}
-	c, err := rpc.Dial(r.authority, rpc.ClientConfig{Timeout: r.timeout})
+	// One by one: a command makes a call or two, and opening a session is one more.
+	c, err := rpc.Dial(r.authority, rpc.ClientConfig{Timeout: r.timeout, OneByOne: true})
 	if err != nil {
 		return nil, usage(cmd, "%s: %s", from, reason(err))
 	}
