@@ -60,6 +60,9 @@ type AcquireRequest struct {
 	Wait      time.Duration // how long to queue behind a holder; 0 does not queue
 	Root      Digest        // operation root; none if the work has no name
 	Class     Class
+	// ProofLife asks for a status proof beside the grant that lives so long, and not
+	// longer than the authority allows; 0 asks for none. It may differ in a retry.
+	ProofLife time.Duration
 }
 
 // TenureRef names one tenure: what renew, release and complete need to match (R5).
@@ -108,6 +111,8 @@ type Tenure struct {
 	Repeated bool
 	// Previous tells how the tenure before ended (R1).
 	Previous Ending
+	// StatusProof is a signed status proof of the tenure, if one was asked for.
+	StatusProof string
 }
 
 // StatusQuery asks for the state of a resource, or of one tenure of it when
@@ -132,6 +137,9 @@ type Status struct {
 	Waiters   int
 	Revision  uint64
 	Last      Ending // of the tenure that ended last
+	// Reported is the highest fence that a resource has reported and the authority did
+	// not know: until an operator confirms nothing is granted or renewed. 0 for none.
+	Reported Token
 
 	// Asked is the tenure that the query named: its state, HELD or PENDING while
 	// it is the current one, else how it ended, or [StateFree] if the authority

@@ -13,6 +13,10 @@ type Mutation struct {
 	Operation string // operation id: the business intent, stable over retries and tenures
 	Payload   Digest // of exactly the bytes that are executed
 	Class     Class  // what the mutation is; "" is [ClassWrite]
+
+	// StatusProof is a status proof of the grant, compact JWS, for records and gates
+	// that want one; "" is none.
+	StatusProof string
 }
 
 // Receipt is the durable record of one accepted mutation.

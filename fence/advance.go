@@ -43,6 +43,7 @@ func Advance[T Tx](ctx context.Context, g *Gate, p Place[T], c Call) (rec Record
 		return Record{}, err
 	case out.decision.Verdict == lastword.Applied:
 		verdict = lastword.Applied
+		w.remember()
 		return out.decision.Record, nil
 	}
 	return Record{}, w.refuse(ctx, out, noting(w, p))

@@ -80,6 +80,9 @@ func Apply[T Tx](ctx context.Context, g *Gate, p Place[T], c Call, effect func(c
 		return lastword.Receipt{}, err
 	case out.decision.Verdict == lastword.Applied, out.decision.Verdict == lastword.Replayed:
 		w.number.settle(out.decision.Seq, out.own, out.decision.Verdict)
+		if out.decision.Verdict == lastword.Applied {
+			w.remember()
+		}
 		return out.receipt, nil
 	}
 	w.number.settle(0, out.own, out.decision.Verdict)
@@ -174,7 +177,7 @@ func rounds(ctx context.Context, w *passage, try func(context.Context) (outcome,
 			return out, err
 		}
 		d := out.decision
-		if d.Verdict == lastword.FenceJump && w.attempt.Heard.Mode == FenceOnly && !asked && w.g.cfg.Status != nil {
+		if d.Verdict == lastword.FenceJump && w.attempt.Heard.Mode != Query && !asked && w.g.cfg.Status != nil {
 			asked = true
 			if w.confirmsJump(ctx) {
 				continue

@@ -3,10 +3,9 @@ package fence
 import (
 	"context"
 	"errors"
-	"sync"
-	"time"
 
 	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/grant"
 	"github.com/lastword/lastword/internal/core"
 )
 
@@ -18,8 +17,45 @@ func (w *passage) ask(ctx context.Context, fresh bool) error {
 	if err != nil {
 		return err
 	}
-	w.attempt.Heard = core.Heard{Mode: Query, State: w.stateIn(st), NextFence: st.NextFence}
+	w.attempt.Heard = core.Heard{Mode: Query, State: w.stateIn(st), NextFence: st.NextFence, Mark: w.markOf(st)}
 	return nil
+}
+
+// prove reads the status proof that the call carries (R12, T14).
+func (w *passage) prove(ctx context.Context) error {
+	cfg := &w.g.cfg
+	seen := w.g.answers.mark(w.key.Resource)
+	v, err := cfg.Verifier.OpenStatus(ctx, w.proof, grant.StatusWant{
+		Grant: w.opened, Pending: w.op == opAdvance, Now: cfg.Now(), Skew: cfg.ProofSkew,
+		Seen: grant.StatusMark{Epoch: seen.Epoch, Revision: seen.Revision}, Bundle: w.want.Bundle,
+	})
+	if err != nil {
+		return w.unverified(err)
+	}
+	if !v.Valid() { // R14
+		return w.refusal(lastword.Unverified, "NOT_VERIFIED", 0, nil)
+	}
+	c := v.Claims()
+	mark := Mark{Epoch: c.Epoch, Revision: c.Revision}
+	w.g.answers.saw(w.key.Resource, mark)
+	w.attempt.Heard = core.Heard{Mode: Proof, State: c.State, Mark: mark}
+	return nil
+}
+
+// markOf is how far the authority was when it gave an answer; the next fence shows the
+// issuer epoch. An answer about an imported token is not ours to order.
+func (w *passage) markOf(st lastword.Status) Mark {
+	if w.call.Imported != nil {
+		return Mark{}
+	}
+	return markOf(st)
+}
+
+func markOf(st lastword.Status) Mark {
+	if !st.NextFence.Valid() || st.Revision == 0 {
+		return Mark{}
+	}
+	return Mark{Epoch: st.NextFence.Epoch(), Revision: st.Revision}
 }
 
 func (w *passage) status(ctx context.Context, fresh bool) (lastword.Status, error) {
@@ -29,7 +65,7 @@ func (w *passage) status(ctx context.Context, fresh bool) (lastword.Status, erro
 	}
 	digest := w.attempt.GrantDigest
 	if !fresh {
-		if st, ok := g.answers.get(digest, g.cfg.Elapsed(), g.cfg.StatusReuse); ok {
+		if st, ok := g.answers.get(w.key.Resource, digest, g.cfg.Elapsed(), g.cfg.StatusReuse); ok {
 			return st, nil
 		}
 	}
@@ -46,8 +82,11 @@ func (w *passage) status(ctx context.Context, fresh bool) (lastword.Status, erro
 	if err != nil {
 		return lastword.Status{}, w.refusal(lastword.StatusUnavailable, "", 0, definite(err))
 	}
-	if w.stateIn(st) == lastword.StateHeld && g.cfg.StatusReuse > 0 {
-		g.answers.put(digest, answer{sent: sent, status: st}, g.cfg.StatusReuse)
+	mark := w.markOf(st)
+	g.answers.saw(w.key.Resource, mark)
+	// Without a digest there is nothing to tell two grants apart by.
+	if w.stateIn(st) == lastword.StateHeld && g.cfg.StatusReuse > 0 && !digest.IsZero() {
+		g.answers.put(w.key.Resource, answer{sent: sent, digest: digest, mark: mark, status: st}, g.cfg.StatusReuse)
 	}
 	return st, nil
 }
@@ -87,65 +126,4 @@ func (w *passage) regressed(ctx context.Context, rec Record) bool {
 	}
 	st, err := w.status(ctx, true)
 	return err == nil && core.Behind(rec, st.NextFence)
-}
-
-// maxAnswers bounds how many HELD answers are kept.
-const maxAnswers = 4096
-
-// answer is a HELD answer and when its question was sent.
-type answer struct {
-	sent   time.Duration
-	status lastword.Status
-}
-
-// fresh reports whether a may be used at now. Elapsed time that ran backwards is
-// no time that can be trusted.
-func (a answer) fresh(now, reuse time.Duration) bool {
-	return now >= a.sent && now-a.sent <= reuse
-}
-
-// answers keeps HELD answers by grant digest, for a short while.
-type answers struct {
-	mu   sync.Mutex
-	held map[lastword.Digest]answer
-}
-
-func newAnswers() *answers { return &answers{held: make(map[lastword.Digest]answer)} }
-
-func (s *answers) get(d lastword.Digest, now, reuse time.Duration) (lastword.Status, bool) {
-	if reuse <= 0 {
-		return lastword.Status{}, false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a, ok := s.held[d]
-	if !ok || !a.fresh(now, reuse) {
-		return lastword.Status{}, false
-	}
-	return a.status, true
-}
-
-func (s *answers) put(d lastword.Digest, a answer, reuse time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.held) >= maxAnswers {
-		s.makeRoom(a.sent, reuse)
-	}
-	s.held[d] = a
-}
-
-// makeRoom drops what is too old, and anything at all until an eighth is free: a
-// dropped answer is only asked for again, and not every put should look at all.
-func (s *answers) makeRoom(now, reuse time.Duration) {
-	for d, a := range s.held {
-		if !a.fresh(now, reuse) {
-			delete(s.held, d)
-		}
-	}
-	for d := range s.held {
-		if len(s.held) <= maxAnswers/8*7 {
-			return
-		}
-		delete(s.held, d)
-	}
 }

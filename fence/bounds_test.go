@@ -12,17 +12,18 @@ import (
 // and not when elapsed time runs backwards.
 func TestKeptAnswersAreBoundedAndAge(t *testing.T) {
 	s := newAnswers()
-	id := func(i int) lastword.Digest { return lastword.DigestOf(fmt.Append(nil, i)) }
+	id := func(i int) lastword.Resource { return lastword.Resource(fmt.Sprint("r", i)) }
+	var d lastword.Digest
 	const reuse = time.Second
 	s.put(id(0), answer{sent: 10 * time.Second}, reuse)
 	for now, want := range map[time.Duration]bool{
 		9 * time.Second: false, 10 * time.Second: true, 11 * time.Second: true, 11*time.Second + 1: false,
 	} {
-		if _, ok := s.get(id(0), now, reuse); ok != want {
+		if _, ok := s.get(id(0), d, now, reuse); ok != want {
 			t.Errorf("at %v: reused %v, want %v", now, ok, want)
 		}
 	}
-	if _, ok := s.get(id(0), 10*time.Second, -1); ok {
+	if _, ok := s.get(id(0), d, 10*time.Second, -1); ok {
 		t.Error("reused though that is turned off")
 	}
 	for i := range maxAnswers * 2 {

@@ -14,6 +14,7 @@ import (
 const (
 	defaultStatusReuse = time.Second
 	defaultAskTimeout  = 2 * time.Second
+	defaultProofSkew   = 2 * time.Second
 
 	// maxRounds bounds how often one call begins again because the record has seen
 	// more than the call had asked for.
@@ -32,6 +33,7 @@ const (
 type Gate struct {
 	cfg         Config
 	answers     *answers
+	grants      *grants
 	provisional *provisionals
 	pending     *pending
 }
@@ -43,7 +45,7 @@ func NewGate(cfg Config) (*Gate, error) {
 		return nil, &lastword.Error{Code: lastword.CodeInvalid, Op: "make gate", Message: err.Error()}
 	}
 	cfg.fill()
-	return &Gate{cfg: cfg, answers: newAnswers(), provisional: newProvisionals(), pending: &pending{}}, nil
+	return &Gate{cfg: cfg, answers: newAnswers(), grants: newGrants(), provisional: newProvisionals(), pending: &pending{}}, nil
 }
 
 func (c *Config) validate() error {
@@ -71,10 +73,16 @@ func (c *Config) validate() error {
 		return fmt.Errorf("policy %q: want %s, %s or %s", c.Policy, Ordered, Latest, Once)
 	}
 	switch {
-	case c.Verifier == nil:
+	case c.Verifier == nil && !c.Imported:
 		return errors.New("no verifier: without one no grant can be believed")
-	case c.Status == nil && c.Mode != FenceOnly:
-		return fmt.Errorf("no status source: give one, or choose the mode %s", FenceOnly)
+	case c.Imported && c.Mode == Proof:
+		return fmt.Errorf("mode %s: there are no status proofs of imported tokens", Proof)
+	case c.Status == nil && (c.Mode == "" || c.Mode == Query):
+		return fmt.Errorf("no status source: give one, or choose the mode %s or %s", Proof, FenceOnly)
+	case c.Step > uint64(lastword.MaxToken):
+		return fmt.Errorf("step %d is above %d", c.Step, uint64(lastword.MaxToken))
+	case c.ProofSkew < 0:
+		return errors.New("a negative bound of the clock skew")
 	case c.AskTimeout < 0:
 		return errors.New("a negative ask timeout")
 	}
@@ -90,6 +98,9 @@ func (c *Config) fill() {
 	}
 	if c.AskTimeout == 0 {
 		c.AskTimeout = defaultAskTimeout
+	}
+	if c.ProofSkew == 0 {
+		c.ProofSkew = defaultProofSkew
 	}
 	if c.Elapsed == nil {
 		c.Elapsed = processElapsed()

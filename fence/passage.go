@@ -23,14 +23,19 @@ type passage struct {
 	grant   string
 	key     Key
 	want    grant.Want
-	claims  grant.Claims // of the verified grant
+	claims  grant.Claims // of the verified grant, or what an imported token stands for
+	opened  grant.Verified
+	proof   string // status proof that the call carries, "" if none
 	attempt core.Attempt
 	number  *number // nil if the call brings no holder
 }
 
 // enter checks the shape of a call; nothing is believed yet.
 func (g *Gate) enter(op string, c Call) (*passage, error) {
-	w := &passage{g: g, op: op, call: c, grant: c.Mutation.Grant}
+	w := &passage{g: g, op: op, call: c, grant: c.Mutation.Grant, proof: c.Mutation.StatusProof}
+	if g.cfg.Imported || c.Imported != nil {
+		return w, w.enterImported()
+	}
 	switch {
 	case c.Holder != nil && c.Mutation.Grant != "":
 		return nil, w.invalid("both a holder and a grant are given", "give one of them")
@@ -38,6 +43,9 @@ func (g *Gate) enter(op string, c Call) (*passage, error) {
 		return nil, w.invalid("a holder numbers its writes itself", "leave Mutation.Seq out")
 	case c.Holder != nil:
 		w.grant = c.Holder.Grant()
+		if p, ok := c.Holder.(Prover); ok && w.proof == "" {
+			w.proof = p.StatusProof()
+		}
 	}
 	if w.grant == "" {
 		return nil, w.refusal(lastword.FenceRequired, "", 0, nil)
@@ -90,6 +98,9 @@ func (w *passage) writes() error {
 
 // verify opens the grant (R12 up to the status) and fills the attempt with it.
 func (w *passage) verify(ctx context.Context) error {
+	if w.call.Imported != nil {
+		return w.verifyImported()
+	}
 	v, err := w.g.cfg.Verifier.Open(ctx, w.grant, w.want)
 	if err != nil {
 		return w.unverified(err)
@@ -103,12 +114,18 @@ func (w *passage) verify(ctx context.Context) error {
 	case !w.g.cfg.admits(c.Resource):
 		return w.refusal(lastword.Unverified, "SCOPE", 0, &grant.Refusal{Reason: grant.ReasonResource})
 	}
-	w.claims = c
+	w.claims, w.opened = c, v
 	a := &w.attempt
 	a.Fence, a.LeaseID, a.GrantDigest, a.Root = c.Fence, c.LeaseID, v.Digest(), c.Root
 	a.BundleSequence, a.MinEpoch, a.PolicyGeneration = v.BundleSequence(), v.MinimumEpoch(), c.PolicyGeneration
-	a.Policy, a.Status, a.MinPolicyGeneration = w.g.cfg.Policy, w.g.cfg.Mode, w.g.cfg.MinPolicyGeneration
+	w.configure()
 	return nil
+}
+
+// configure fills in what the gate wants of a record.
+func (w *passage) configure() {
+	a, cfg := &w.attempt, &w.g.cfg
+	a.Policy, a.Status, a.Step, a.MinPolicyGeneration = cfg.Policy, cfg.Mode, cfg.Step, cfg.MinPolicyGeneration
 }
 
 // admitted says whether the holder lets a new effect start (R26).
@@ -136,11 +153,33 @@ func (w *passage) prepare(ctx context.Context) error {
 	if err := w.verify(ctx); err != nil {
 		return err
 	}
-	if w.g.cfg.Mode == FenceOnly {
+	return w.hear(ctx, w.g.cfg.Mode, false)
+}
+
+// hear brings what a mode wants to hear of the authority. fresh asks anew.
+func (w *passage) hear(ctx context.Context, mode StatusMode, fresh bool) error {
+	switch {
+	case mode == FenceOnly:
 		w.attempt.Heard = core.Heard{Mode: FenceOnly}
 		return nil
+	case mode == Proof && w.proof != "":
+		return w.prove(ctx)
+	case mode == Proof && w.g.cfg.Status == nil:
+		return w.refusal(lastword.StatusUnavailable, "NO_PROOF", 0, nil)
 	}
-	return w.ask(ctx, false)
+	return w.ask(ctx, fresh)
+}
+
+// wanted is the mode that a record is judged by.
+func (w *passage) wanted(rec Record) StatusMode {
+	mode := w.g.cfg.Mode
+	if rec.Exists && !mode.Stricter(rec.Status) {
+		mode = rec.Status
+	}
+	if !rec.Exists && rec.Restored > 0 {
+		mode = Query
+	}
+	return mode
 }
 
 // again does what the record wants done before it decides. last is the reason of
@@ -153,12 +192,17 @@ func (w *passage) again(ctx context.Context, d core.Decision, rec Record, last c
 		}
 		w.want.MinPolicyGeneration = max(w.want.MinPolicyGeneration, rec.MinPolicyGeneration)
 		w.want.Bundle = grant.BundleFloor{Sequence: rec.BundleSequence, MinimumEpoch: rec.MinEpoch}
-		return w.verify(ctx)
-	case core.AgainAsk:
-		if err := w.ask(ctx, true); err != nil {
+		if err := w.verify(ctx); err != nil {
 			return err
 		}
-		w.attempt.Heard.AfterLook = !rec.Exists
+		if w.attempt.Heard.Mode == Proof {
+			return w.prove(ctx)
+		}
+	case core.AgainAsk:
+		if err := w.hear(ctx, w.wanted(rec), true); err != nil {
+			return err
+		}
+		w.attempt.Heard.AfterLook = !rec.Exists && w.attempt.Heard.Mode == Query
 	}
 	return nil
 }

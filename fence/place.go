@@ -9,9 +9,8 @@ import (
 )
 
 // Record is what a guarded place keeps for one (domain, resource). An engine may
-// spread it over columns; it must give back exactly what it was given, but for Lost,
-// which is looked up and never stored. While its
-// data lives it is never deleted (R19), and its fence is never lowered (P1).
+// spread it over columns; it must give back exactly what it was given, but for Lost and
+// Unraised, which are looked up and never stored. While its data lives it is never deleted (R19), and its fence is never lowered (P1).
 type Record = core.FenceRecord
 
 // Known is what a place remembers of one operation id.
@@ -37,6 +36,13 @@ const (
 	Proof     = core.Proof
 	Query     = core.Query
 )
+
+// DefaultStep is how far a fence may jump inside one epoch without the authority's
+// confirmation (R14a).
+const DefaultStep = core.DefaultStep
+
+// Mark orders the authority's answers about one resource.
+type Mark = core.Mark
 
 // Key names a record.
 type Key struct {
@@ -73,6 +79,10 @@ type Place[T Tx] interface {
 	// Inspect is the record and what was noted beside it. A record that does not
 	// exist is no error.
 	Inspect(ctx context.Context, key Key) (Inspection, error)
+
+	// Records are the resources of domain that have a record and come after after, in
+	// byte order, at most limit.
+	Records(ctx context.Context, domain string, after lastword.Resource, limit int) ([]lastword.Resource, error)
 }
 
 // Tx is one transaction at a place, as the gate uses it.
@@ -81,7 +91,9 @@ type Tx interface {
 	// none). In a transaction that is not of Transact but the caller's own ([Within]),
 	// it takes that lock itself, and holds it until the transaction ends. It sees
 	// what the transaction has stored before. Of a record that does not exist it says
-	// with Lost whether receipts or tombstones of its resource are there (R19).
+	// with Lost whether receipts or tombstones of its resource are there (R19), and
+	// its Restored is what [Tx.MarkRestored] has set for the domain. Of a record that
+	// exists it says with Unraised whether that is above the record's own (R20).
 	Load(ctx context.Context, key Key, operation string) (Record, Known, error)
 
 	// Receipt reads the receipt of an operation that Load, or the record, named.
@@ -92,6 +104,16 @@ type Tx interface {
 	// (old); the row count decides (R15). Something else there is an error, never
 	// an overwrite. It never replaces a receipt. The receipt's Verdict is APPLIED.
 	Store(ctx context.Context, key Key, old, next Record, receipt *lastword.Receipt) error
+
+	// Keep stores what an operator did, in this transaction and for ever.
+	Keep(ctx context.Context, key Key, act Act) error
+
+	// MarkRestored sets the mark of the window after a restore of the whole domain,
+	// in milliseconds since 1970, in this transaction; 0 ends it (R20).
+	MarkRestored(ctx context.Context, domain string, mark uint64) error
+
+	// Restored is that mark, 0 if there is none.
+	Restored(ctx context.Context, domain string) (uint64, error)
 }
 
 // Evidence is what a refusal leaves behind.
@@ -135,4 +157,5 @@ type Inspection struct {
 	Record     Record
 	Refusals   map[lastword.Verdict]uint64 // noted ones
 	Quarantine []Evidence                  // per claimant the first, and the last if it is another one
+	Acts       []Act                       // the newest [MaxActs], oldest first
 }

@@ -24,18 +24,24 @@ var tellings = map[string]told{
 	"OUT_OF_ORDER":                 {"the order rule of the record does not admit this number", "submit the missing operations first; a new fence starts at 1"},
 	"OUT_OF_ORDER/UNKNOWN_POLICY":  {"the record has a policy that this version does not know", "update this program"},
 	"ROOT_MISMATCH":                {"the stored tenure belongs to another operation root", "acquire with the root of this work"},
-	"FENCE_REGRESSION/FROZEN":      {"the record is frozen", "find out which authority issued a fence twice; a grant of a new issuer epoch, which every start of the authority begins, opens the record"},
+	"FENCE_REGRESSION/FROZEN":      {"the record is frozen", "find out which authority issued a fence twice; a grant of a new issuer epoch, which every start of the authority begins, opens the record, and so does fence release"},
 	"FENCE_REGRESSION/OTHER_LEASE": {"two verified grants carry one fence; the record was frozen", "find out which authority issued the fence twice; a grant of a new issuer epoch, which every start of the authority begins, opens the record"},
 	"FENCE_REGRESSION/NEXT_FENCE":  {"the authority is behind the fence that is stored here; the record was frozen", "the authority was restored or replaced: move it to a new issuer epoch"},
 	"FENCE_REGRESSION/RECORD_LOST": {"the record is gone, and receipts of its resource are there", "the place was restored or tampered with: have somebody look before anything is written"},
-	"FENCE_JUMP":                   {"the fence is further ahead than the record's step, and the authority did not confirm it", "let the gate ask the authority, after a look at who signed this"},
+	"FENCE_REGRESSION/RESTORED":    {"the place was restored, and this record has not been raised to what the authority has granted since", "run fence restored to its end"},
+	"FENCE_JUMP":                   {"the fence is further ahead than the record's step, and the authority did not confirm it", "let the gate ask the authority, or, after a look at who signed this, fence release with --jump"},
 	"UNVERIFIED":                   {"the grant is not believed", ""},
 	"UNVERIFIED/NOT_HELD":          {"the authority says that this grant is not held", "acquire again"},
 	"UNVERIFIED/SCOPE":             {"the grant's resource is outside the scope of this gate", ""},
+	"UNVERIFIED/PROOF_OLD":         {"the status proof is older than what is known of this resource here", "ask the authority for a new one"},
+	"UNVERIFIED/IMPORTED":          {"the record carries an imported token, and this grant is not of an issuer epoch above it", "let the authority begin a new issuer epoch: that is the way over, and there is none back"},
+	"UNVERIFIED/NOT_IMPORTED":      {"the record carries grants: an imported token is not a number of the same counter", "use grants; there is no way back"},
 	"UNVERIFIED/OUTDATED":          {"the record has seen a newer trust bundle, or higher minimums, than this grant was verified with", "bring the trust bundle up to date, or acquire again"},
 	"STATUS_UNAVAILABLE":           {"the record wants the authority's answer and none came; nothing was started", "try again when the authority answers"},
 	"STATUS_UNAVAILABLE/NO_SOURCE": {"the record wants the authority's answer and this gate has nobody to ask; nothing was started", "give the gate a status source; a record's mode is never loosened"},
+	"STATUS_UNAVAILABLE/NO_PROOF":  {"the record wants a status proof, none came with the write, and this gate has nobody to ask; nothing was started", "carry a status proof beside the grant"},
 	"STATUS_UNAVAILABLE/OUTRUN":    {"the record changed what it wants to hear faster than it could be asked", "try again"},
+	"FENCE_REQUIRED/IMPORTED":      {"a mutation of a protected resource without a token", "bring the imported token of the lock that is held"},
 	"FENCE_REQUIRED":               {"a mutation of a protected resource without a grant", "acquire a lease and pass it, or its grant"},
 }
 
@@ -95,11 +101,14 @@ func (w *passage) refuse(ctx context.Context, out outcome, note func(context.Con
 	if d.Verdict == lastword.StaleOwner && w.regressed(ctx, out.record) {
 		d = core.Decision{Verdict: lastword.FenceRegression, Why: "NEXT_FENCE", Freeze: true}
 	}
-	refusal := w.refusal(d.Verdict, d.Why, out.record.Fence, nil)
+	refusal := w.refusal(d.Verdict, d.Why, out.record.Fence, causeOf(d))
 	e := w.evidence(d, out.record)
 	if d.Freeze {
 		w.g.cfg.Logger.Error("record frozen", "domain", w.key.Domain, "resource", w.key.Resource,
 			"why", d.Why, "stored", out.record.Fence, "fence", w.attempt.Fence, "lease", w.attempt.LeaseID)
+	}
+	if d.Freeze {
+		defer w.report(ctx, d.Why, out.record)
 	}
 	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.g.noteTime(ctx))
 	defer cancel()
@@ -108,6 +117,14 @@ func (w *passage) refuse(ctx context.Context, out outcome, note func(context.Con
 		return errors.Join(refusal, fmt.Errorf("the evidence of it was not written: %w", definite(err)))
 	}
 	return refusal
+}
+
+// causeOf is the reason of a refusal at the record that R12 names.
+func causeOf(d core.Decision) error {
+	if d.Verdict == lastword.Unverified && d.Why == "PROOF_OLD" {
+		return &grant.Refusal{Reason: grant.ReasonProofOld}
+	}
+	return nil
 }
 
 func (w *passage) evidence(d core.Decision, rec Record) Evidence {

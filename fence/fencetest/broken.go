@@ -57,6 +57,33 @@ func Broken() []BrokenAdapter {
 		flaw("tombstone ignored", casePruned, func(p *flawed) {
 			p.load = func(_ context.Context, _ fence.Key, _ string, _ *fence.Record, k *fence.Known) { k.Tombstone = false }
 		}),
+		flaw("mark of the authority's answers not stored", caseMark, storing(func(old, next *fence.Record) { next.Heard = old.Heard })),
+		flaw("step not stored", caseStep, storing(func(_, next *fence.Record) { next.Step = 0 })),
+		flaw("kind of the token not stored", caseImported, storing(func(_, next *fence.Record) { next.Imported = false })),
+		flaw("release not stored", caseReleased, storing(func(old, next *fence.Record) {
+			if next.LeaseID == "" {
+				next.Frozen = old.Frozen
+			}
+		})),
+		flaw("restored record not closed", caseRestored, storing(func(old, next *fence.Record) {
+			if next.Restored > 0 && next.LeaseID == "" {
+				next.LeaseID, next.GrantDigest, next.Root = "lease-3", old.GrantDigest, old.Root
+			}
+		})),
+		flaw("window after a restore not stored", caseWindow, storing(func(_, next *fence.Record) { next.Restored = 0 })),
+		flaw("restored place looks like any other", caseUnraised, func(p *flawed) {
+			p.load = func(_ context.Context, _ fence.Key, _ string, rec *fence.Record, _ *fence.Known) {
+				rec.Unraised = false
+			}
+		}),
+		flaw("restored place begins records like any other", caseBegun, func(p *flawed) {
+			p.load = func(_ context.Context, _ fence.Key, _ string, rec *fence.Record, _ *fence.Known) {
+				if !rec.Exists {
+					rec.Restored = 0
+				}
+			}
+		}),
+		flaw("acts of operators lost", caseActs, func(p *flawed) { p.forgetful = true }),
 		flaw("lost record taken for a new one", caseLost, func(p *flawed) {
 			p.load = func(_ context.Context, _ fence.Key, _ string, rec *fence.Record, _ *fence.Known) { rec.Lost = false }
 		}),

@@ -5,13 +5,20 @@ import "slices"
 // cases are all rules that the kit proves, in the order of the protocol.
 func cases() []testCase {
 	return slices.Concat(fencingCases(), proofCases(), statusCases(), intentCases(),
-		orderCases(), atomicCases(), recordCases(), evidenceCases(), nameCases(),
+		orderCases(), atomicCases(), recordCases(), evidenceCases(), sealCases(), operatorCases(), nameCases(),
 		tableCases(), historyCases())
 }
 
 func needsWithin(s Subject) string {
 	if s.Within == nil {
 		return "transaction of the caller's own (Within)"
+	}
+	return ""
+}
+
+func needsOperator(s Subject) string {
+	if s.Release == nil || s.Restored == nil || s.Reopen == nil {
+		return "acts of operators (Release, Restored, Reopen)"
 	}
 	return ""
 }

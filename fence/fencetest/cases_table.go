@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
@@ -61,6 +62,8 @@ func (t *tableRow) unreachable() string {
 		return "a gate always has a mode"
 	case !t.row.Advance && (a.Operation == "" || a.Payload.IsZero()):
 		return "a gate wants an operation and a payload"
+	case a.Imported, stored.Imported, a.Heard.Mark != core.Mark{}:
+		return "cases of their own drive imported tokens and status proofs"
 	case t.row.Want.Again == "" && a.Heard.Mode.Stricter(strictest):
 		return "a gate asks for no more than it must"
 	}
@@ -78,13 +81,24 @@ func (t *tableRow) unreachable() string {
 
 func (t *tableRow) lacks() bool {
 	for _, s := range t.row.Setup {
+		if s.Kind == core.StepRestore && s.Next <= lastWritten(t.row.Setup) {
+			return true // what declares a restore refuses an authority that is behind
+		}
 		if s.Kind == core.StepClose && t.w.subject.Close == nil ||
+			(s.Kind == core.StepRestore || s.Kind == core.StepReopen) && t.w.subject.Restored == nil ||
 			s.Kind == core.StepPrune && t.w.subject.Prune == nil ||
 			s.Kind == core.StepLose && t.w.subject.Lose == nil {
 			return true
 		}
 	}
 	return false
+}
+
+func lastWritten(setup []core.VerdictStep) (highest lastword.Token) {
+	for _, s := range setup {
+		highest = max(highest, s.Attempt.Fence)
+	}
+	return highest
 }
 
 func (t *tableRow) fatalf(format string, args ...any) {
@@ -119,6 +133,13 @@ func (t *tableRow) step(s core.VerdictStep) {
 		err = t.w.subject.Prune(t.w.ctx, key, s.Operation)
 	case core.StepLose:
 		err = t.w.subject.Lose(t.w.ctx, key)
+	case core.StepRestore:
+		_, err = t.w.subject.Restored(t.w.ctx, fence.Restore{
+			Domain: domain, Resource: t.resource, Until: time.UnixMilli(int64(s.Mark)), Act: act("table"),
+			NextFence: func(context.Context, lastword.Resource) (lastword.Token, error) { return s.Next, nil },
+		})
+	case core.StepReopen:
+		_, err = t.w.subject.Reopen(t.w.ctx, domain, t.resource, act("table"))
 	case core.StepFreeze:
 		rec := t.stored()
 		twin := core.Attempt{
@@ -165,7 +186,7 @@ func (t *tableRow) attempt(a core.Attempt, advance bool, again core.Again) (last
 		}
 	}
 	g := t.w.newGate(func(c *fence.Config) {
-		c.Verifier, c.Policy, c.Mode, c.MinPolicyGeneration = v, a.Policy, a.Status, a.MinPolicyGeneration
+		c.Verifier, c.Policy, c.Mode, c.Step, c.MinPolicyGeneration = v, a.Policy, a.Status, a.Step, a.MinPolicyGeneration
 		c.Status = answers
 	})
 	c := fence.Call{Resource: t.resource, Mutation: lastword.Mutation{
@@ -294,7 +315,7 @@ func (t *tableRow) setUpByWriting() bool {
 			written = true
 		case core.StepLose:
 			written = false
-		case core.StepClose, core.StepFreeze, core.StepPrune:
+		case core.StepClose, core.StepFreeze, core.StepPrune, core.StepRestore, core.StepReopen:
 		}
 	}
 	return written

@@ -24,7 +24,9 @@ type flawed struct {
 	load    func(ctx context.Context, key fence.Key, operation string, rec *fence.Record, known *fence.Known)
 	store   func(ctx context.Context, key fence.Key, old fence.Record, next *fence.Record, r *lastword.Receipt) *lastword.Receipt
 	receipt func(key fence.Key, operation string) (lastword.Receipt, bool)
-	note    func(e fence.Evidence) (fence.Evidence, bool)
+	// forgetful keeps no acts.
+	forgetful bool
+	note      func(e fence.Evidence) (fence.Evidence, bool)
 
 	mu sync.Mutex // for the notes of a flaw
 }
@@ -149,6 +151,13 @@ func (tx *flawedTx) Store(ctx context.Context, key fence.Key, _, next fence.Reco
 		return nil
 	}
 	return tx.Tx.Store(ctx, tx.place.at(key), tx.loaded, next, r)
+}
+
+func (tx *flawedTx) Keep(ctx context.Context, key fence.Key, act fence.Act) error {
+	if tx.place.forgetful {
+		return nil
+	}
+	return tx.Tx.Keep(ctx, tx.place.at(key), act)
 }
 
 func (tx *flawedTx) effect(fn func(*memfence.Tx)) {

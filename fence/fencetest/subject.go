@@ -36,6 +36,11 @@ type Subject struct {
 	Close func(ctx context.Context, key fence.Key, next lastword.Token) error
 	// Lose removes the record of a resource and leaves its receipts (R19).
 	Lose func(ctx context.Context, key fence.Key) error
+	// Release, Restored and Reopen are what operators do; see [fence.Release],
+	// [fence.DeclareRestored] and [fence.Reopen].
+	Release  func(ctx context.Context, key fence.Key, next lastword.Token, act fence.Act) (fence.Record, error)
+	Restored func(ctx context.Context, r fence.Restore) (raised int, err error)
+	Reopen   func(ctx context.Context, domain string, resource lastword.Resource, act fence.Act) (reopened int, err error)
 	// Image is everything that the place holds, as text that is equal for equal
 	// contents.
 	Image func(ctx context.Context) (string, error)
@@ -95,6 +100,13 @@ func Of[T fence.Tx](p Parts[T]) Subject {
 		},
 		Inspect: func(ctx context.Context, g *fence.Gate, resource lastword.Resource) (fence.Inspection, error) {
 			return fence.Inspect(ctx, g, p.Place, resource)
+		},
+		Release: func(ctx context.Context, key fence.Key, next lastword.Token, act fence.Act) (fence.Record, error) {
+			return fence.Release(ctx, p.Place, key, next, act)
+		},
+		Restored: func(ctx context.Context, r fence.Restore) (int, error) { return fence.DeclareRestored(ctx, p.Place, r) },
+		Reopen: func(ctx context.Context, domain string, resource lastword.Resource, act fence.Act) (int, error) {
+			return fence.Reopen(ctx, p.Place, domain, resource, act)
 		},
 		Read: p.Read, Prune: p.Prune, Close: p.Close, Lose: p.Lose, Image: p.Image,
 	}

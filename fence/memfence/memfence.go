@@ -133,9 +133,10 @@ func (p *Place) Inspect(ctx context.Context, key fence.Key) (fence.Inspection, e
 	defer p.mu.Unlock()
 	s := p.committed
 	i := fence.Inspection{
-		Record:     s.records[key],
+		Record:     (&Tx{committed: s, changes: newState()}).record(key),
 		Refusals:   make(map[lastword.Verdict]uint64),
 		Quarantine: slices.Clone(s.quarantine[key]),
+		Acts:       s.actsAt(key),
 	}
 	for c, n := range s.refusals {
 		if c.key == key {
@@ -143,6 +144,23 @@ func (p *Place) Inspect(ctx context.Context, key fence.Key) (fence.Inspection, e
 		}
 	}
 	return i, nil
+}
+
+// Records implements [fence.Place].
+func (p *Place) Records(ctx context.Context, domain string, after lastword.Resource, limit int) ([]lastword.Resource, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, ended("records", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var found []lastword.Resource
+	for k := range p.committed.records {
+		if k.Domain == domain && k.Resource > after {
+			found = append(found, k.Resource)
+		}
+	}
+	slices.Sort(found)
+	return found[:min(len(found), limit)], nil
 }
 
 // Prune removes the receipt of an operation and leaves a tombstone (R19).

@@ -31,6 +31,9 @@ type state struct {
 	values     map[string]string
 	// marked has the resources with a receipt or a tombstone.
 	marked map[fence.Key]bool
+	// acts are what operators did, restored the marks of domains (R20).
+	acts     map[fence.Key][]fence.Act // slices are replaced, never changed
+	restored map[string]uint64
 }
 
 func newState() *state {
@@ -39,6 +42,7 @@ func newState() *state {
 		tombstones: map[opKey]bool{}, refusals: map[countKey]uint64{},
 		quarantine: map[fence.Key][]fence.Evidence{}, values: map[string]string{},
 		marked: map[fence.Key]bool{},
+		acts:   map[fence.Key][]fence.Act{}, restored: map[string]uint64{},
 	}
 }
 
@@ -48,6 +52,7 @@ func (s *state) clone() *state {
 		tombstones: maps.Clone(s.tombstones), refusals: maps.Clone(s.refusals),
 		quarantine: maps.Clone(s.quarantine), values: maps.Clone(s.values),
 		marked: maps.Clone(s.marked),
+		acts:   maps.Clone(s.acts), restored: maps.Clone(s.restored),
 	}
 }
 
@@ -57,6 +62,8 @@ func (s *state) add(changes *state) {
 	maps.Copy(s.receipts, changes.receipts)
 	maps.Copy(s.values, changes.values)
 	maps.Copy(s.marked, changes.marked)
+	maps.Copy(s.acts, changes.acts)
+	maps.Copy(s.restored, changes.restored)
 }
 
 // read looks at a transaction's changes first.
@@ -69,6 +76,13 @@ func read[K comparable, V any](changes, committed map[K]V, k K) (V, bool) {
 }
 
 func (s *state) count(key fence.Key, v lastword.Verdict) { s.refusals[countKey{key, v}]++ }
+
+// actsAt are the newest acts at a record and at the whole place.
+func (s *state) actsAt(key fence.Key) []fence.Act {
+	all := slices.Concat(s.acts[fence.Key{Domain: key.Domain}], s.acts[key])
+	slices.SortStableFunc(all, func(a, b fence.Act) int { return a.At.Compare(b.At) })
+	return all[max(0, len(all)-fence.MaxActs):]
+}
 
 func (s *state) text() string {
 	var lines []string
@@ -91,6 +105,12 @@ func (s *state) text() string {
 		for i, e := range q {
 			add("quarantine", k, fmt.Sprintf("%d %+v %+v", i, e, *e.Quarantine))
 		}
+	}
+	for k, v := range s.acts {
+		add("acts", k, v)
+	}
+	for k, v := range s.restored {
+		add("restored", k, v)
 	}
 	for k, v := range s.values {
 		add("value", k, fmt.Sprintf("%q", v))

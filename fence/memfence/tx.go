@@ -2,6 +2,7 @@ package memfence
 
 import (
 	"context"
+	"slices"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
@@ -84,10 +85,39 @@ func (tx *Tx) Load(_ context.Context, key fence.Key, operation string) (fence.Re
 // record is the record of key, or what R19 wants to know of one that is not there.
 func (tx *Tx) record(key fence.Key) fence.Record {
 	rec, found := read(tx.changes.records, tx.committed.records, key)
+	mark, _ := read(tx.changes.restored, tx.committed.restored, key.Domain)
 	if !found {
 		_, rec.Lost = read(tx.changes.marked, tx.committed.marked, key)
+		rec.Restored = mark
+		return rec
 	}
+	rec.Unraised = mark > rec.Restored
 	return rec
+}
+
+// Keep implements [fence.Tx].
+func (tx *Tx) Keep(_ context.Context, key fence.Key, act fence.Act) error {
+	if tx.done {
+		return broken("keep", key, "the transaction has ended")
+	}
+	acts, _ := read(tx.changes.acts, tx.committed.acts, key)
+	tx.changes.acts[key] = append(slices.Clone(acts), act)
+	return nil
+}
+
+// MarkRestored implements [fence.Tx].
+func (tx *Tx) MarkRestored(_ context.Context, domain string, mark uint64) error {
+	if tx.done {
+		return broken("restored", fence.Key{}, "the transaction has ended")
+	}
+	tx.changes.restored[domain] = mark
+	return nil
+}
+
+// Restored implements [fence.Tx].
+func (tx *Tx) Restored(_ context.Context, domain string) (uint64, error) {
+	mark, _ := read(tx.changes.restored, tx.committed.restored, domain)
+	return mark, nil
 }
 
 // Receipt implements [fence.Tx].
@@ -115,6 +145,7 @@ func (tx *Tx) Store(_ context.Context, key fence.Key, old, next fence.Record, re
 		tx.changes.receipts[at] = copyReceipt(*receipt)
 		tx.changes.marked[key] = true
 	}
+	next.Lost, next.Unraised = false, false
 	tx.changes.records[key] = next
 	return nil
 }

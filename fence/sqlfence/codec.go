@@ -15,23 +15,27 @@ const timeLayout = "2006-01-02T15:04:05.000000Z"
 
 func timeText(t time.Time) string { return t.UTC().Format(timeLayout) }
 
-// recordArgs are the columns of a record, from fence to min_policy_generation.
+// recordArgs are the columns of a record, from fence to restored.
 func recordArgs(rec fence.Record) ([]any, error) {
-	for _, n := range [...]uint64{uint64(rec.Fence), rec.LastSeq, rec.Step, rec.BundleSequence, rec.MinPolicyGeneration} {
+	for _, n := range [...]uint64{uint64(rec.Fence), rec.LastSeq, rec.Step, rec.BundleSequence, rec.MinPolicyGeneration, rec.Heard.Revision, rec.Restored} {
 		if err := fits(n); err != nil {
 			return nil, err
 		}
 	}
-	frozen := 0
-	if rec.Frozen {
-		frozen = 1
-	}
 	return []any{
 		int64(rec.Fence), rec.LeaseID, rec.GrantDigest.String(), rec.Root.String(),
 		int64(rec.LastSeq), rec.LastOperation, rec.LastPayload.String(),
-		string(rec.Policy), string(rec.Status), frozen, int64(rec.Step),
+		string(rec.Policy), string(rec.Status), bit(rec.Frozen), int64(rec.Step),
 		int64(rec.BundleSequence), int64(rec.MinEpoch), int64(rec.MinPolicyGeneration),
+		bit(rec.Imported), int64(rec.Heard.Epoch), int64(rec.Heard.Revision), int64(rec.Restored),
 	}, nil
+}
+
+func bit(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // fits: the engines' integers are signed. No honest number comes near the bound.
@@ -49,6 +53,8 @@ type recordRow struct {
 	policy, status         string
 	fence, seq, step       int64
 	bundle, epoch, minimum int64
+	heardEpoch, heard      int64
+	restored               int64
 }
 
 func (r *recordRow) targets() []any {
@@ -56,7 +62,8 @@ func (r *recordRow) targets() []any {
 		&r.rec.Exists, &r.fence, &r.rec.LeaseID, &r.grant, &r.root,
 		&r.seq, &r.rec.LastOperation, &r.payload,
 		&r.policy, &r.status, &r.rec.Frozen, &r.step,
-		&r.bundle, &r.epoch, &r.minimum, &r.rec.Lost,
+		&r.bundle, &r.epoch, &r.minimum,
+		&r.rec.Imported, &r.heardEpoch, &r.heard, &r.restored, &r.rec.Unraised, &r.rec.Lost,
 	}
 }
 
@@ -64,6 +71,7 @@ func (r *recordRow) record() (fence.Record, error) {
 	rec := r.rec
 	rec.Fence, rec.LastSeq, rec.Step = lastword.Token(r.fence), uint64(r.seq), uint64(r.step)
 	rec.BundleSequence, rec.MinEpoch, rec.MinPolicyGeneration = uint64(r.bundle), uint32(r.epoch), uint64(r.minimum)
+	rec.Heard.Epoch, rec.Heard.Revision, rec.Restored = uint32(r.heardEpoch), uint64(r.heard), uint64(r.restored)
 	rec.Policy, rec.Status = fence.Policy(r.policy), fence.StatusMode(r.status)
 	err := errors.Join(parseDigest(&rec.GrantDigest, r.grant), parseDigest(&rec.Root, r.root), parseDigest(&rec.LastPayload, r.payload))
 	return rec, err

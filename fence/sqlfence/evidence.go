@@ -82,7 +82,10 @@ func (p *Place) inspect(ctx context.Context, key fence.Key) (found fence.Inspect
 	if found.Refusals, err = refusals(ctx, tx, key); err != nil {
 		return found, err
 	}
-	found.Quarantine, err = quarantined(ctx, tx, key)
+	if found.Quarantine, err = quarantined(ctx, tx, key); err != nil {
+		return found, err
+	}
+	found.Acts, err = acts(ctx, tx, key)
 	return found, err
 }
 

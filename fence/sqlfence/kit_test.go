@@ -140,6 +140,7 @@ func image(ctx context.Context, db *sql.DB) (string, error) {
 	for _, table := range []string{
 		"doc ORDER BY resource", "effect ORDER BY id", "lastword_fence ORDER BY 1, 2", "lastword_receipt ORDER BY 1, 2, 3",
 		"lastword_tombstone ORDER BY 1, 2, 3", "lastword_refusal ORDER BY 1, 2, 3", "lastword_quarantine ORDER BY 1, 2, 3, 4",
+		"lastword_restored ORDER BY 1", "lastword_act ORDER BY 1",
 	} {
 		rows, err := db.QueryContext(ctx, "SELECT * FROM "+table)
 		if err != nil {

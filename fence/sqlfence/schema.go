@@ -12,7 +12,7 @@ import (
 // them with a grant; ” is "none". TEXT without a collation compares bytes (KF-28).
 var schema = sqldb.Schema{
 	Name:   "fence",
-	Tables: []string{"lastword_fence", "lastword_receipt", "lastword_tombstone", "lastword_refusal", "lastword_quarantine"},
+	Tables: []string{"lastword_fence", "lastword_receipt", "lastword_tombstone", "lastword_refusal", "lastword_quarantine", "lastword_restored", "lastword_act"},
 	// A store has one writer, which expects no other.
 	Apart: []string{"lastword_header"},
 	Steps: [][]string{{
@@ -93,6 +93,34 @@ BEGIN SELECT RAISE(ABORT, 'lastword: a fence is never deleted while its data liv
 	noted_at TEXT NOT NULL,
 	PRIMARY KEY (domain, resource, claimant, place)
 ) STRICT, WITHOUT ROWID`,
+	}, {
+		`ALTER TABLE lastword_fence ADD COLUMN imported INTEGER NOT NULL DEFAULT 0 CHECK (imported IN (0, 1))`,
+		// The newest answer of the authority that was heard: no older proof is believed.
+		`ALTER TABLE lastword_fence ADD COLUMN heard_epoch INTEGER NOT NULL DEFAULT 0 CHECK (heard_epoch >= 0)`,
+		`ALTER TABLE lastword_fence ADD COLUMN heard_revision INTEGER NOT NULL DEFAULT 0 CHECK (heard_revision >= 0)`,
+		// The mark of an open window after a restore, in ms since 1970; 0: none.
+		`ALTER TABLE lastword_fence ADD COLUMN restored INTEGER NOT NULL DEFAULT 0 CHECK (restored >= 0)`,
+		`CREATE TABLE lastword_restored (
+	domain TEXT NOT NULL PRIMARY KEY,
+	mark INTEGER NOT NULL CHECK (mark >= 0)
+) STRICT, WITHOUT ROWID`,
+		`CREATE TABLE lastword_act (
+	number INTEGER PRIMARY KEY,
+	domain TEXT NOT NULL,
+	resource TEXT NOT NULL, -- '': the whole place
+	kind TEXT NOT NULL,
+	operator TEXT NOT NULL,
+	reason TEXT NOT NULL,
+	fence_before INTEGER NOT NULL,
+	fence_after INTEGER NOT NULL,
+	mark INTEGER NOT NULL,
+	at TEXT NOT NULL -- for people
+) STRICT`,
+		`CREATE INDEX lastword_act_resource ON lastword_act (domain, resource, number)`,
+		`CREATE TRIGGER lastword_act_never_changed BEFORE UPDATE ON lastword_act
+BEGIN SELECT RAISE(ABORT, 'lastword: what an operator did is never changed'); END`,
+		`CREATE TRIGGER lastword_act_never_deleted BEFORE DELETE ON lastword_act
+BEGIN SELECT RAISE(ABORT, 'lastword: what an operator did is never deleted'); END`,
 	}},
 }
 

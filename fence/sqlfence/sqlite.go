@@ -32,6 +32,8 @@ const (
 	coalesce(f.last_seq, 0), coalesce(f.last_operation, ''), coalesce(f.last_payload, ''),
 	coalesce(f.policy, ''), coalesce(f.status_mode, ''), coalesce(f.frozen, 0), coalesce(f.step, 0),
 	coalesce(f.bundle_sequence, 0), coalesce(f.min_epoch, 0), coalesce(f.min_policy_generation, 0),
+	coalesce(f.imported, 0), coalesce(f.heard_epoch, 0), coalesce(f.heard_revision, 0), coalesce(f.restored, p.mark, 0),
+	f.fence IS NOT NULL AND coalesce(p.mark, 0) > f.restored,
 	CASE WHEN f.fence IS NULL THEN
 		EXISTS (SELECT 1 FROM main.lastword_receipt WHERE domain = ?1 AND resource = ?2)
 		OR EXISTS (SELECT 1 FROM main.lastword_tombstone WHERE domain = ?1 AND resource = ?2)
@@ -39,21 +41,25 @@ const (
 	r.operation IS NOT NULL, coalesce(r.payload, ''), t.pruned_at IS NOT NULL
 FROM pragma_synchronous AS s CROSS JOIN pragma_journal_mode AS j
 LEFT JOIN main.lastword_fence AS f ON f.domain = ?1 AND f.resource = ?2
+LEFT JOIN main.lastword_restored AS p ON p.domain = ?1
 LEFT JOIN main.lastword_receipt AS r ON r.domain = ?1 AND r.resource = ?2 AND r.operation = ?3
 LEFT JOIN main.lastword_tombstone AS t ON t.domain = ?1 AND t.resource = ?2 AND t.operation_digest = ?4`
 
 	sqlInsert = `INSERT INTO main.lastword_fence (domain, resource, fence, lease_id, grant_digest, root,
 	last_seq, last_operation, last_payload, policy, status_mode, frozen, step,
-	bundle_sequence, min_epoch, min_policy_generation)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+	bundle_sequence, min_epoch, min_policy_generation, imported, heard_epoch, heard_revision, restored)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)
 ON CONFLICT DO NOTHING`
 
-	sqlUpdate = `UPDATE main.lastword_fence SET fence = ?3, lease_id = ?4, grant_digest = ?5, root = ?6,
-	last_seq = ?7, last_operation = ?8, last_payload = ?9, policy = ?10, status_mode = ?11, frozen = ?12,
-	step = ?13, bundle_sequence = ?14, min_epoch = ?15, min_policy_generation = ?16
-WHERE domain = ?1 AND resource = ?2 AND fence = ?17 AND lease_id = ?18 AND grant_digest = ?19 AND root = ?20
-	AND last_seq = ?21 AND last_operation = ?22 AND last_payload = ?23 AND policy = ?24 AND status_mode = ?25
-	AND frozen = ?26 AND step = ?27 AND bundle_sequence = ?28 AND min_epoch = ?29 AND min_policy_generation = ?30`
+	sqlUpdate = `UPDATE main.lastword_fence SET fence = ?3, lease_id = ?4, grant_digest = ?5, root = ?6, last_seq = ?7, last_operation = ?8,
+	last_payload = ?9, policy = ?10, status_mode = ?11, frozen = ?12, step = ?13,
+	bundle_sequence = ?14, min_epoch = ?15, min_policy_generation = ?16, imported = ?17,
+	heard_epoch = ?18, heard_revision = ?19, restored = ?20
+WHERE domain = ?1 AND resource = ?2 AND fence = ?21 AND lease_id = ?22 AND grant_digest = ?23 AND root = ?24 AND last_seq = ?25 AND
+	last_operation = ?26 AND last_payload = ?27 AND policy = ?28 AND status_mode = ?29 AND
+	frozen = ?30 AND step = ?31 AND bundle_sequence = ?32 AND min_epoch = ?33 AND
+	min_policy_generation = ?34 AND imported = ?35 AND heard_epoch = ?36 AND heard_revision = ?37 AND
+	restored = ?38`
 
 	sqlInsertReceipt = `INSERT INTO main.lastword_receipt (domain, resource, operation, payload, fence, seq,
 	lease_id, grant_digest, owner, caller, root, result, applied_at)
@@ -83,6 +89,20 @@ VALUES (?1, ?2, ?3, 'last', 1, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
 ON CONFLICT (domain, resource, claimant, place) DO UPDATE SET verdict = excluded.verdict, why = excluded.why,
 	fence = excluded.fence, lease_id = excluded.lease_id, operation = excluded.operation, seq = excluded.seq,
 	payload = excluded.payload, content = excluded.content, noted_at = excluded.noted_at`
+
+	sqlAct = `INSERT INTO main.lastword_act (domain, resource, kind, operator, reason, fence_before, fence_after, mark, at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)`
+
+	sqlActs = `SELECT kind, operator, reason, fence_before, fence_after, mark, at FROM (
+	SELECT * FROM main.lastword_act WHERE domain = ?1 AND (resource = ?2 OR resource = '') ORDER BY number DESC LIMIT ?3
+) ORDER BY number`
+
+	sqlMarkRestored = `INSERT INTO main.lastword_restored (domain, mark) VALUES (?1, ?2)
+ON CONFLICT (domain) DO UPDATE SET mark = excluded.mark`
+
+	sqlRestored = `SELECT mark FROM main.lastword_restored WHERE domain = ?1`
+
+	sqlRecords = `SELECT resource FROM main.lastword_fence WHERE domain = ?1 AND resource > ?2 ORDER BY resource LIMIT ?3`
 
 	sqlRefusals = `SELECT verdict, times FROM main.lastword_refusal WHERE domain = ?1 AND resource = ?2`
 

@@ -82,11 +82,37 @@ type FenceRecord struct {
 	Frozen        bool
 	// Step is the allowed jump (R14a), 0 for [DefaultStep].
 	Step uint64
+	// Imported says that the fence is a token of an authority that is not ours (R14b).
+	Imported bool
+	// Heard is how far the authority was in the newest answer that was heard here: a
+	// proof that is older is refused (T14).
+	Heard Mark
+	// Restored, in milliseconds since 1970, is the mark of an open window after a
+	// restore (R20): an operation that was issued at or before it, and has no receipt,
+	// may have had its effect. 0 is no window. Of a record that does not exist it is
+	// the place's, looked up with the record.
+	Restored uint64
+	// Unraised says that the whole place was restored and this record has not been
+	// raised since (R20). It is looked up with the record and never stored.
+	Unraised bool
 	// BundleSequence, MinEpoch and MinPolicyGeneration are the highest that a
 	// verification at this record was made with.
 	BundleSequence      uint64
 	MinEpoch            uint32
 	MinPolicyGeneration uint64
+}
+
+// Mark orders the authority's answers about one resource: the issuer epoch in which it
+// answered, and the revision of its record there. In a restored store revisions begin
+// again lower, under a new epoch. The zero value is no answer.
+type Mark struct {
+	Epoch    uint32
+	Revision uint64
+}
+
+// Before reports whether m is an older answer than o.
+func (m Mark) Before(o Mark) bool {
+	return m.Epoch < o.Epoch || m.Epoch == o.Epoch && m.Revision < o.Revision
 }
 
 // KnownOperation is what the place remembers of an operation id.
@@ -109,6 +135,8 @@ type Heard struct {
 	// AfterLook says that the question was asked after the record was looked for
 	// and not found (R19).
 	AfterLook bool
+	// Mark is how far the authority was when it answered; the zero value is not told.
+	Mark Mark
 }
 
 // Attempt is one verified write, or registration, at a record.
@@ -122,8 +150,13 @@ type Attempt struct {
 	Payload     lastword.Digest
 	// Policy and Status are what the caller configured for the record; "" keeps
 	// what is stored, at a new record [Ordered] and [Query].
-	Policy              Policy
-	Status              StatusMode
+	Policy Policy
+	Status StatusMode
+	// Step is the configured jump (R14a): a new record takes it, and an old one if it
+	// is smaller than its own. 0 keeps what is stored.
+	Step uint64
+	// Imported says that Fence is a token of an authority that is not ours (R14b).
+	Imported            bool
 	BundleSequence      uint64
 	MinEpoch            uint32
 	PolicyGeneration    uint64
@@ -176,7 +209,7 @@ func Admit(rec FenceRecord, known KnownOperation, a Attempt) Decision {
 		}
 		return Decision{Verdict: lastword.Conflict, Why: "OTHER_PAYLOAD", Quarantine: true}
 	}
-	if d := guard(rec, a, lastword.StateHeld, known.Tombstone); d.Verdict != "" || d.Again != "" {
+	if d := guard(rec, a, lastword.StateHeld, known.Tombstone || rec.forgot(a.Operation)); d.Verdict != "" || d.Again != "" {
 		return d
 	}
 	return order(rec, a)
@@ -209,10 +242,9 @@ func door(rec FenceRecord, a Attempt) Decision {
 
 // outdated: was the verification made with what the record has since seen?
 func outdated(rec FenceRecord, a Attempt) Again {
+	older := a.BundleSequence < rec.BundleSequence || a.Fence.Epoch() < rec.MinEpoch || a.PolicyGeneration < rec.MinPolicyGeneration
 	switch {
-	case a.BundleSequence < rec.BundleSequence,
-		a.Fence.Epoch() < rec.MinEpoch,
-		a.PolicyGeneration < rec.MinPolicyGeneration:
+	case older && !a.Imported: // of an imported token nothing was verified
 		return AgainVerify
 	case !rec.mode(a).satisfiedBy(a.Heard.Mode):
 		return AgainAsk
@@ -229,13 +261,22 @@ func guard(rec FenceRecord, a Attempt, least lastword.State, tombstone bool) Dec
 	if a.Heard.Mode != FenceOnly && a.Heard.State != lastword.StateHeld && a.Heard.State != least {
 		return Decision{Verdict: lastword.Unverified, Why: "NOT_HELD"}
 	}
+	if a.Heard.Mode == Proof && a.Heard.Mark.Before(rec.Heard) {
+		return Decision{Verdict: lastword.Unverified, Why: "PROOF_OLD"}
+	}
+	if why := rec.foreign(a); why != "" {
+		return Decision{Verdict: lastword.Unverified, Why: why}
+	}
 	if tombstone {
 		return Decision{Verdict: lastword.ReceiptExpired}
 	}
 	if !rec.Exists && rec.Lost {
 		return Decision{Verdict: lastword.FenceRegression, Why: "RECORD_LOST"}
 	}
-	if rec.Frozen && a.Fence.Epoch() <= rec.Fence.Epoch() {
+	if rec.Unraised {
+		return Decision{Verdict: lastword.FenceRegression, Why: "RESTORED"}
+	}
+	if rec.Frozen && (a.Imported || a.Fence.Epoch() <= rec.Fence.Epoch()) {
 		return Decision{Verdict: lastword.FenceRegression, Why: "FROZEN"}
 	}
 	if rec.Exists && a.Fence == rec.Fence && a.LeaseID != rec.LeaseID {
@@ -247,7 +288,7 @@ func guard(rec FenceRecord, a Attempt, least lastword.State, tombstone bool) Dec
 	if !rec.Exists && rec.mode(a) == Query && !a.Heard.AfterLook {
 		return Decision{Again: AgainAsk}
 	}
-	if rec.jumps(a.Fence) && a.Heard.NextFence <= a.Fence {
+	if rec.jumps(a) && a.Heard.NextFence <= a.Fence {
 		return Decision{Verdict: lastword.FenceJump}
 	}
 	if !rec.policy(a).known() {
@@ -282,6 +323,9 @@ func (rec FenceRecord) policy(a Attempt) Policy {
 // and what is configured. One that this code does not know stays and is never
 // satisfied.
 func (rec FenceRecord) mode(a Attempt) StatusMode {
+	if !rec.Exists && rec.Restored > 0 {
+		return Query // what the record was that the restore lost, nobody knows (R20)
+	}
 	stored := cmp.Or(rec.Status, a.Status, Query)
 	if a.Status == "" || stored.rank() < 0 {
 		return stored
@@ -292,17 +336,57 @@ func (rec FenceRecord) mode(a Attempt) StatusMode {
 	return stored
 }
 
-// jumps reports whether fence is further ahead than the record's step (R14a): from
-// the stored one, or from the beginning of an epoch that is new to the record.
-func (rec FenceRecord) jumps(fence lastword.Token) bool {
-	step := rec.Step
-	if step == 0 {
-		step = DefaultStep
+// jumps reports whether the fence is further ahead than the record's step (R14a): from
+// the stored one, or from the beginning of an epoch that is new to the record. An
+// imported token has no epochs and no step (R14b).
+func (rec FenceRecord) jumps(a Attempt) bool {
+	step := cmp.Or(rec.step(a), DefaultStep)
+	switch {
+	case a.Imported:
+		return false
+	case rec.Exists && !rec.Imported && a.Fence.Epoch() == rec.Fence.Epoch():
+		return uint64(a.Fence)-uint64(rec.Fence) > step
 	}
-	if rec.Exists && fence.Epoch() == rec.Fence.Epoch() {
-		return uint64(fence)-uint64(rec.Fence) > step
+	return a.Fence.Counter() > step
+}
+
+// step is the record's step under a: configured for a new record, and after that only
+// made smaller.
+func (rec FenceRecord) step(a Attempt) uint64 {
+	switch {
+	case a.Step == 0:
+		return rec.Step
+	case !rec.Exists:
+		return a.Step
+	case a.Step < cmp.Or(rec.Step, DefaultStep):
+		return a.Step
 	}
-	return fence.Counter() > step
+	return rec.Step
+}
+
+// foreign says why a cannot follow what is stored: grants and imported tokens are not
+// numbers of one counter (R14b). Grants take over from imported tokens with an epoch
+// above every one of them, and there is no way back.
+func (rec FenceRecord) foreign(a Attempt) string {
+	switch {
+	case !rec.Exists || rec.Imported == a.Imported:
+		return ""
+	case a.Imported:
+		return "NOT_IMPORTED"
+	case a.Fence.Epoch() <= rec.Fence.Epoch():
+		return "IMPORTED"
+	}
+	return ""
+}
+
+// forgot reports whether the receipt of an operation may have been lost with a restore
+// (R20): it is not told after a look that found none.
+func (rec FenceRecord) forgot(operation string) bool {
+	if rec.Restored == 0 {
+		return false
+	}
+	issued, ok := IssueTime(operation)
+	return !ok || issued <= rec.Restored
 }
 
 // order applies the record's policy.
@@ -358,11 +442,14 @@ func within(rec FenceRecord, a Attempt, seq uint64) Decision {
 // grows.
 func (rec FenceRecord) raise(a Attempt) FenceRecord {
 	next := rec
-	next.Policy, next.Status = rec.policy(a), rec.mode(a)
+	next.Policy, next.Status, next.Step = rec.policy(a), rec.mode(a), rec.step(a)
 	if rec.newer(a) {
-		next.Exists, next.Lost, next.Frozen = true, false, false
+		next.Exists, next.Lost, next.Frozen, next.Imported = true, false, false, a.Imported
 		next.Fence, next.LeaseID, next.GrantDigest, next.Root = a.Fence, a.LeaseID, a.GrantDigest, a.Root
 		next.LastSeq = 0
+	}
+	if rec.Heard.Before(a.Heard.Mark) {
+		next.Heard = a.Heard.Mark
 	}
 	next.BundleSequence = max(rec.BundleSequence, a.BundleSequence)
 	next.MinEpoch = max(rec.MinEpoch, a.MinEpoch)
@@ -378,9 +465,25 @@ func Close(rec FenceRecord, next lastword.Token) FenceRecord {
 	if next > 0 {
 		rec.Fence = max(rec.Fence, min(next-1, lastword.MaxToken))
 	}
-	rec.Exists, rec.Lost, rec.Frozen = true, false, false
+	rec.Exists, rec.Lost, rec.Frozen, rec.Unraised = true, false, false, false
 	rec.LeaseID, rec.GrantDigest, rec.Root = "", lastword.Digest{}, lastword.Digest{}
 	rec.LastSeq, rec.LastOperation, rec.LastPayload = 0, "", lastword.Digest{}
+	return rec
+}
+
+// Restore closes a record of a restored place as [Close] does, and opens its window
+// (R20): mark, in milliseconds since 1970, is not before any operation was issued whose
+// receipt the restore may have lost. A window never becomes shorter.
+func Restore(rec FenceRecord, next lastword.Token, mark uint64) FenceRecord {
+	rec = Close(rec, next)
+	rec.Restored = max(rec.Restored, mark)
+	return rec
+}
+
+// CloseWindow ends the window after a restore (R20): a person has reconciled what may
+// have been lost with it.
+func CloseWindow(rec FenceRecord) FenceRecord {
+	rec.Restored = 0
 	return rec
 }
 

@@ -44,8 +44,10 @@ const (
 	StepAdvance StepKind = "advance" // Attempt is registered
 	StepClose   StepKind = "close"   // the record is closed with the authority's Next
 	StepFreeze  StepKind = "freeze"
-	StepPrune   StepKind = "prune" // the receipt of Operation becomes a tombstone
-	StepLose    StepKind = "lose"  // the record is deleted, the receipts stay
+	StepPrune   StepKind = "prune"   // the receipt of Operation becomes a tombstone
+	StepLose    StepKind = "lose"    // the record is deleted, the receipts stay
+	StepRestore StepKind = "restore" // the record is closed with Next, and its window opened at Mark
+	StepReopen  StepKind = "reopen"  // a person closes the window
 )
 
 // VerdictStep is one step of a setup.
@@ -54,6 +56,7 @@ type VerdictStep struct {
 	Attempt   Attempt
 	Next      lastword.Token
 	Operation string
+	Mark      uint64
 }
 
 // VerdictTable is the whole table, in the order of the file. An error means that the
@@ -183,7 +186,18 @@ func (p *rowParser) record(cell string) FenceRecord {
 		return FenceRecord{}
 	}
 	if words[0] == "-" {
-		return FenceRecord{Lost: len(words) == 2 && words[1] == "lost"}
+		rec := FenceRecord{}
+		for word, value := range p.pairs(words[1:]) {
+			switch word {
+			case "lost":
+				rec.Lost = true
+			case "window":
+				rec.Restored = p.number(value)
+			default:
+				p.fail("no record: %q", word)
+			}
+		}
+		return rec
 	}
 	rec := FenceRecord{Exists: true, Policy: p.policy, Status: p.mode}
 	rec.Fence, rec.LeaseID, rec.GrantDigest = p.tenure(words[0])
@@ -206,6 +220,14 @@ func (p *rowParser) record(cell string) FenceRecord {
 			rec.Status = StatusMode(dash(value))
 		case "frozen":
 			rec.Frozen = true
+		case "imported":
+			rec.Imported = true
+		case "unraised":
+			rec.Unraised = true
+		case "window":
+			rec.Restored = p.number(value)
+		case "mark":
+			rec.Heard = p.mark(value)
 		case "step":
 			rec.Step = p.number(value)
 		case "bundle":
@@ -233,9 +255,11 @@ func (p *rowParser) step(text string) VerdictStep {
 		s.Attempt = p.attempt(words[1:])
 	case s.Kind == StepClose && len(words) == 2:
 		s.Next = p.fence(words[1])
+	case s.Kind == StepRestore && len(words) == 3:
+		s.Next, s.Mark = p.fence(words[1]), p.number(words[2])
 	case s.Kind == StepPrune && len(words) == 2:
 		s.Operation = words[1]
-	case (s.Kind == StepFreeze || s.Kind == StepLose) && len(words) == 1:
+	case (s.Kind == StepFreeze || s.Kind == StepLose || s.Kind == StepReopen) && len(words) == 1:
 	default:
 		p.fail("step %q", text)
 	}
@@ -269,6 +293,12 @@ func (p *rowParser) attempt(words []string) Attempt {
 		case "heard":
 			mode, state, _ := strings.Cut(value, " ")
 			a.Heard.Mode, a.Heard.State = StatusMode(mode), lastword.State(dash(state))
+		case "imported":
+			a.Imported = true
+		case "step":
+			a.Step = p.number(value)
+		case "mark":
+			a.Heard.Mark = p.mark(value)
 		case "early":
 			a.Heard.AfterLook = false
 		case "next":
@@ -294,7 +324,7 @@ func (p *rowParser) pairs(words []string) func(yield func(word, value string) bo
 		for len(words) > 0 {
 			word, takes := words[0], 1
 			switch word {
-			case "frozen", "early":
+			case "frozen", "early", "imported", "unraised", "lost":
 				takes = 0
 			case "heard":
 				takes = 2
@@ -334,6 +364,15 @@ func (p *rowParser) fence(word string) lastword.Token {
 	}
 	first, _ := lastword.MakeToken(0, lastword.MaxCounter)
 	return lastword.Token(p.number(epoch))*(first+1) + lastword.Token(p.number(counter))
+}
+
+// mark reads "epoch.revision".
+func (p *rowParser) mark(word string) Mark {
+	epoch, revision, ok := strings.Cut(word, ".")
+	if !ok {
+		p.fail("mark %q", word)
+	}
+	return Mark{Epoch: uint32(p.number(epoch)), Revision: p.number(revision)}
 }
 
 func (p *rowParser) number(word string) uint64 {

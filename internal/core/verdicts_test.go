@@ -65,6 +65,10 @@ func (p *place) step(t *testing.T, s core.VerdictStep) {
 		}
 	case core.StepClose:
 		p.rec = core.Close(p.rec, s.Next)
+	case core.StepRestore:
+		p.rec = core.Restore(p.rec, s.Next, s.Mark)
+	case core.StepReopen:
+		p.rec = core.CloseWindow(p.rec)
 	case core.StepFreeze:
 		p.rec = core.Freeze(p.rec)
 	case core.StepPrune:
