@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -200,4 +201,36 @@ func verify(tb testing.TB, db *sql.DB) {
 			tb.Errorf("%s: %d times", story, n)
 		}
 	}
+}
+
+// wall is a wall clock that shows people something.
+var wall = time.Unix(1_800_000_000, 0).UTC()
+
+// dump is all rows of a query as text.
+func dump(tb testing.TB, db *sql.DB, query string) string {
+	tb.Helper()
+	rows, err := db.QueryContext(tb.Context(), query)
+	if err != nil {
+		tb.Fatalf("%s: %v", query, err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	values, targets := make([]any, len(columns)), make([]any, len(columns))
+	for i := range values {
+		targets[i] = &values[i]
+	}
+	var all strings.Builder
+	for rows.Next() {
+		if err := rows.Scan(targets...); err != nil {
+			tb.Fatal(err)
+		}
+		fmt.Fprintf(&all, "%q\n", values)
+	}
+	if err := rows.Err(); err != nil {
+		tb.Fatal(err)
+	}
+	return all.String()
 }
