@@ -48,6 +48,8 @@ func (a *Authority) refusal(res result) error {
 			Code: lastword.CodeExhausted, Message: "the counter of this issuer epoch is used up",
 			Hint: "start a new issuer epoch, in which it begins again; after the last epoch, a new domain",
 		}
+	case lastword.CodeFenceRegression:
+		return stopped(res)
 	case lastword.CodeQuota:
 		return &lastword.Error{Code: lastword.CodeQuota, Message: fmt.Sprintf("%d wait already", res.waiters), Hint: "try again later"}
 	}
@@ -141,7 +143,7 @@ func (a *Authority) status(res result, q lastword.StatusQuery) (lastword.Status,
 	rec, l := res.record, res.record.Lease
 	st := lastword.Status{
 		Resource: rec.Resource, State: lastword.StateFree, Revision: rec.Revision,
-		NextFence: rec.NextFence(res.header), Waiters: res.waiters, Last: rec.Previous,
+		NextFence: rec.NextFence(res.header), Waiters: res.waiters, Last: rec.Previous, Reported: rec.Reported,
 	}
 	if l.ID != "" {
 		st.State = l.State

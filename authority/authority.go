@@ -157,6 +157,9 @@ func (a *Authority) AcquireQueued(ctx context.Context, r lastword.AcquireRequest
 	if err == nil && !res.answer.Repeated && a.cfg.Elapsed()-res.sent >= t.TTL {
 		return a.late(ctx, t)
 	}
+	if err == nil {
+		t = a.proven(ctx, t, r.ProofLife)
+	}
 	return t, err
 }
 
@@ -195,16 +198,7 @@ func (a *Authority) late(ctx context.Context, t lastword.Tenure) (lastword.Tenur
 // Renew extends the tenure that ref names, and no other, to now + granted TTL (R5).
 // The answer is CodeNotHolder if it does not match or is over; that is definite.
 func (a *Authority) Renew(ctx context.Context, ref lastword.TenureRef) (t lastword.Tenure, err error) {
-	seen := a.begin(OpRenew, ref.Resource, ref.Fence)
-	defer seen.end(ctx, &err)
-	res, err := a.step(ctx, "renew", ref, func(rec core.Record, _ *core.Request, h core.Header, c core.Clock) (core.Change, core.Answer) {
-		return core.Renew(rec, h, c, ref)
-	})
-	if err != nil {
-		return lastword.Tenure{}, err
-	}
-	t, err = a.tenure(res)
-	return t, named(err, "renew", ref.Resource)
+	return a.RenewProof(ctx, ref, 0)
 }
 
 // Release ends the tenure that ref names (R6). Repeated, it answers the same while

@@ -18,6 +18,9 @@ func (a *Authority) checkAcquire(r lastword.AcquireRequest) error {
 	if r.TTL < a.cfg.MinTTL || r.TTL > a.cfg.MaxTTL {
 		return invalid("ttl %v: want %v to %v", r.TTL, a.cfg.MinTTL, a.cfg.MaxTTL)
 	}
+	if r.ProofLife < 0 {
+		return invalid("proof life %v is negative", r.ProofLife)
+	}
 	if r.Wait < 0 || r.Wait > a.cfg.MaxWait {
 		return invalid("wait %v: want 0 to %v", r.Wait, a.cfg.MaxWait)
 	}

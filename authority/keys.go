@@ -149,8 +149,7 @@ func (a *Authority) Proof(ctx context.Context, q lastword.StatusQuery, life time
 		return lastword.Status{}, "", err
 	}
 	l := res.record.Lease
-	live := l.State == lastword.StateHeld || l.State == lastword.StatePending
-	if !live || l.ID != q.LeaseID || st.Digest.IsZero() {
+	if !open(l.State) || l.ID != q.LeaseID || st.Digest.IsZero() {
 		return st, "", nil
 	}
 	if life == 0 {
@@ -166,6 +165,43 @@ func (a *Authority) Proof(ctx context.Context, q lastword.StatusQuery, life time
 		return lastword.Status{}, "", named(err, op, q.Resource)
 	}
 	return st, proof, nil
+}
+
+// proven adds a status proof to a tenure, if one was asked for. It takes a look of its
+// own: several calls of one round share a revision, and what the last of them did to the
+// tenure has the revision that the answers of the others show, too. Without a proof the
+// answer is as good; the holder asks for it again.
+func (a *Authority) proven(ctx context.Context, t lastword.Tenure, life time.Duration) lastword.Tenure {
+	if life <= 0 {
+		return t
+	}
+	_, proof, err := a.Proof(ctx, lastword.StatusQuery{Resource: t.Resource, LeaseID: t.LeaseID}, life)
+	if err != nil {
+		a.cfg.Logger.WarnContext(ctx, "no status proof could be made", "resource", t.Resource, "error", err)
+	}
+	t.StatusProof = proof
+	return t
+}
+
+// RenewProof is [Authority.Renew], and a status proof in the answer that lives for life,
+// as [Authority.Proof] rounds and bounds it; 0 is none.
+func (a *Authority) RenewProof(ctx context.Context, ref lastword.TenureRef, life time.Duration) (t lastword.Tenure, err error) {
+	seen := a.begin(OpRenew, ref.Resource, ref.Fence)
+	defer seen.end(ctx, &err)
+	if life < 0 {
+		return lastword.Tenure{}, named(invalid("proof life %v is negative", life), "renew", ref.Resource)
+	}
+	res, err := a.step(ctx, "renew", ref, func(rec core.Record, _ *core.Request, h core.Header, c core.Clock) (core.Change, core.Answer) {
+		return core.Renew(rec, h, c, ref)
+	})
+	if err != nil {
+		return lastword.Tenure{}, err
+	}
+	t, err = a.tenure(res)
+	if err != nil {
+		return lastword.Tenure{}, named(err, "renew", ref.Resource)
+	}
+	return a.proven(ctx, t, life), nil
 }
 
 // look asks the loop for what Status and Proof tell.

@@ -36,6 +36,8 @@ const (
 	OpComplete Op = "complete"
 	OpCancel   Op = "cancel"
 	OpRevoke   Op = "revoke"
+	OpReport   Op = "report"
+	OpResume   Op = "resume"
 	OpStatus   Op = "status"
 	OpList     Op = "list"
 )

@@ -37,6 +37,9 @@ func (c *Client) acquire(ctx context.Context, resource lastword.Resource, o Acqu
 	if err != nil {
 		return nil, err
 	}
+	if _, ok := c.authority.(Prover); o.ProofLife > 0 && !ok {
+		return nil, invalid("acquire", resource, "this authority gives no status proofs")
+	}
 	if err := c.start(resource); err != nil {
 		return nil, err
 	}
@@ -119,6 +122,7 @@ func (a *attempt) send(now int64) (lastword.Tenure, error) {
 			Wait:      wait,
 			Root:      a.options.Root,
 			Class:     a.options.Class,
+			ProofLife: a.options.ProofLife,
 		})
 		return err
 	})
@@ -157,6 +161,8 @@ func (a *attempt) granted(base int64, t lastword.Tenure) (*Lease, error) {
 		return nil, err
 	}
 	l := newLease(a.c, a.values, t, trust, a.work)
+	l.proofLife = a.options.ProofLife
+	l.keepProof(t.StatusProof)
 	if !a.c.enter(l) {
 		l.cancel(errClosing)
 		return nil, errClosing

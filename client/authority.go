@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/lastword/lastword"
 )
@@ -20,6 +21,16 @@ type Authority interface {
 	Complete(ctx context.Context, ref lastword.TenureRef, result []byte) error
 	Cancel(ctx context.Context, resource lastword.Resource, owner, requestID string) error
 	Status(ctx context.Context, q lastword.StatusQuery) (lastword.Status, error)
+}
+
+// Prover is an [Authority] that gives status proofs. [AcquireOptions.ProofLife] needs
+// one.
+type Prover interface {
+	// RenewProof is Renew with a status proof in the tenure.
+	RenewProof(ctx context.Context, ref lastword.TenureRef, life time.Duration) (lastword.Tenure, error)
+	// Proof is Status of the tenure that q names by its lease, and a status proof of
+	// it, "" if it is over.
+	Proof(ctx context.Context, q lastword.StatusQuery, life time.Duration) (lastword.Status, string, error)
 }
 
 // answer is what an error of an Authority means.

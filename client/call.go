@@ -38,7 +38,7 @@ func (l *Lease) renewLocked() {
 	var t lastword.Tenure
 	began := l.trust.Sent
 	l.callLocked(l.trust.Call, func(ctx context.Context) (err error) {
-		t, err = l.c.authority.Renew(ctx, l.tenure.TenureRef)
+		t, err = l.renewal(ctx)
 		return err
 	}, func(err error) {
 		if l.over.Err() == nil || err == nil || answerOf(err) == refused {

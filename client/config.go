@@ -161,6 +161,11 @@ type AcquireOptions struct {
 	Root lastword.Digest
 	// Class is what the grant may be used for, default [lastword.ClassWrite].
 	Class lastword.Class
+	// ProofLife asks for status proofs that live so long, 1 s to 1 min, beside the
+	// grant and with every renewal, for resources that want one ([Lease.StatusProof]).
+	// One should outlive a third of the TTL, or be asked for with
+	// [Lease.RefreshProof]. 0 asks for none.
+	ProofLife time.Duration
 	// MaxHold is the longest time that the lease is held, counted from the moment
 	// it is held. 0 takes [Config.MaxHold].
 	MaxHold time.Duration
@@ -187,6 +192,8 @@ func (o AcquireOptions) withDefaults(cfg Config, resource lastword.Resource) (Ac
 		return o, invalid("acquire", resource, "ttl %s: want %s to %s", o.TTL, MinTTL, MaxTTL)
 	case margin > o.TTL/3:
 		return o, invalid("acquire", resource, "ttl %s: a margin of %s leaves too little to trust; want a ttl of three margins or more", o.TTL, margin)
+	case o.ProofLife != 0 && (o.ProofLife < time.Second || o.ProofLife > time.Minute):
+		return o, invalid("acquire", resource, "proof life %s: want 1s to 1m", o.ProofLife)
 	case o.Wait < 0 || o.Wait > maxSpan:
 		return o, invalid("acquire", resource, "wait %s: want 0 to %s", o.Wait, maxSpan)
 	case o.MaxHold < 0 || o.MaxHold > maxSpan:

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lastword/lastword"
@@ -33,6 +34,9 @@ type Lease struct {
 	records  map[string]*record
 	ended    error // why trust ended
 	outbox   outbox
+
+	proofLife time.Duration          // 0: no proof is asked for
+	proof     atomic.Pointer[string] // the newest one
 
 	at    int64 // when it is to be woken; of the agenda, whose lock guards it
 	index int   // in the agenda, -1 if it is not in there

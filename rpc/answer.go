@@ -23,7 +23,7 @@ func tenureMessage(t lastword.Tenure) *wire.Tenure {
 		Revision: t.Revision, PolicyGeneration: t.PolicyGeneration,
 		Root: t.Root.String(), Class: string(t.Class),
 		Ttl: durationpb.New(t.TTL), Remaining: durationpb.New(t.Remaining),
-		Waited: t.Waited, Repeated: t.Repeated, Previous: endingMessage(t.Previous),
+		Waited: t.Waited, Repeated: t.Repeated, Previous: endingMessage(t.Previous), StatusProof: t.StatusProof,
 	}
 }
 
@@ -49,8 +49,8 @@ func readTenure(m *wire.Tenure) (t lastword.Tenure, err error) {
 	}
 	t.Grant, t.Class = m.GetGrant(), lastword.Class(m.GetClass())
 	t.Revision, t.PolicyGeneration = m.GetRevision(), m.GetPolicyGeneration()
-	t.Waited, t.Repeated = m.GetWaited(), m.GetRepeated()
-	return t, nil
+	t.Waited, t.Repeated, t.StatusProof = m.GetWaited(), m.GetRepeated(), m.GetStatusProof()
+	return t, readProof(t.StatusProof)
 }
 
 func statusMessage(s lastword.Status) *wire.Status {
@@ -60,6 +60,7 @@ func statusMessage(s lastword.Status) *wire.Status {
 		NextFence: uint64(s.NextFence), Waiters: count(s.Waiters), Revision: s.Revision,
 		Last:  endingMessage(s.Last),
 		Asked: string(s.Asked), AskedCompleted: s.AskedCompleted, AskedResult: s.AskedResult,
+		Reported: uint64(s.Reported),
 	}
 	if s.Holder != (lastword.TenureRef{}) {
 		m.Holder = &wire.TenureRef{
@@ -99,6 +100,10 @@ func readStatus(m *wire.Status) (s lastword.Status, err error) {
 		return s, invalid("next_fence %d: it is no fence", m.GetNextFence())
 	}
 	s.NextFence, s.Revision, s.Waiters = lastword.Token(m.GetNextFence()), m.GetRevision(), int(m.GetWaiters())
+	if m.GetReported() > uint64(lastword.MaxToken) {
+		return s, invalid("reported %d: it is no fence", m.GetReported())
+	}
+	s.Reported = lastword.Token(m.GetReported())
 	s.AskedCompleted, s.AskedResult = m.GetAskedCompleted(), m.GetAskedResult()
 	return s, nil
 }

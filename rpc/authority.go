@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"iter"
+	"time"
 
 	"github.com/lastword/lastword"
 )
@@ -27,6 +28,17 @@ type Authority interface {
 	List(ctx context.Context, q lastword.ListQuery) (lastword.Page, error)
 	// Revoke ends the tenure that has this very fence, for an operator (R7).
 	Revoke(ctx context.Context, resource lastword.Resource, fence lastword.Token, operator, reason string) error
+	// Proof is Status of the tenure that q names by its lease, and a signed status
+	// proof of it, "" if it is neither HELD nor PENDING (R12).
+	Proof(ctx context.Context, q lastword.StatusQuery, life time.Duration) (lastword.Status, string, error)
+	// RenewProof is Renew with a status proof in its answer.
+	RenewProof(ctx context.Context, ref lastword.TenureRef, life time.Duration) (lastword.Tenure, error)
+	// Report takes a resource's word that there is a fence which the authority does
+	// not know (R10).
+	Report(ctx context.Context, r lastword.Report) (lastword.ReportAnswer, error)
+	// Resume lets a resource be granted again that a report has stopped, for an
+	// operator (R10).
+	Resume(ctx context.Context, resource lastword.Resource, reported lastword.Token, operator, reason string) (next lastword.Token, err error)
 	// Watch shows the resources with a prefix as they are, then a sight with Complete,
 	// and then what changes, until it ends with an error or the loop that ranges over
 	// it ends. A reader that is slow costs bounded memory.

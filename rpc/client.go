@@ -135,7 +135,7 @@ func (c *Client) Acquire(ctx context.Context, r lastword.AcquireRequest) (lastwo
 	m := &wire.AcquireRequest{
 		Resource: string(r.Resource), RequestId: r.RequestID, Owner: r.Owner,
 		Ttl: durationpb.New(r.TTL), Wait: durationpb.New(r.Wait),
-		Root: r.Root.String(), Class: string(r.Class),
+		Root: r.Root.String(), Class: string(r.Class), ProofLife: lifeMessage(r.ProofLife),
 	}
 	q := question{op: opAcquire, resource: r.Resource, wait: r.Wait}
 	if _, err := acquireRequest(m); err != nil {
@@ -150,17 +150,7 @@ func (c *Client) Acquire(ctx context.Context, r lastword.AcquireRequest) (lastwo
 
 // Renew implements [Authority].
 func (c *Client) Renew(ctx context.Context, ref lastword.TenureRef) (lastword.Tenure, error) {
-	m := &wire.RenewRequest{
-		Resource: string(ref.Resource), Owner: ref.Owner, RequestId: ref.RequestID, LeaseId: ref.LeaseID, Fence: uint64(ref.Fence),
-	}
-	q := question{op: opRenew, resource: ref.Resource}
-	if _, err := tenureRef(m); err != nil {
-		return lastword.Tenure{}, q.refused(err)
-	}
-	return ask(ctx, c, q, func(ctx context.Context) (lastword.Tenure, error) {
-		a, err := c.send(ctx, q, &wire.SessionCall{Request: &wire.SessionCall_Renew{Renew: m}})
-		return readTenureOf(a.GetRenew().GetTenure(), ref, err)
-	})
+	return c.RenewProof(ctx, ref, 0)
 }
 
 // Release implements [Authority].

@@ -38,6 +38,9 @@ func acquireRequest(m *wire.AcquireRequest) (r lastword.AcquireRequest, err erro
 	if r.Root, err = digest("root", m.GetRoot()); err != nil {
 		return r, err
 	}
+	if r.ProofLife, err = proofLife(m.GetProofLife()); err != nil {
+		return r, err
+	}
 	r.RequestID, r.Owner, r.Class = m.GetRequestId(), m.GetOwner(), lastword.Class(m.GetClass())
 	return r, nil
 }

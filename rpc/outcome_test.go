@@ -201,6 +201,26 @@ func (c *cutting) Revoke(ctx context.Context, r lastword.Resource, fence lastwor
 	return c.Authority.Revoke(ctx, r, fence, operator, reason)
 }
 
+func (c *cutting) Proof(ctx context.Context, q lastword.StatusQuery, life time.Duration) (lastword.Status, string, error) {
+	c.proxy.cut()
+	return c.Authority.Proof(ctx, q, life)
+}
+
+func (c *cutting) RenewProof(ctx context.Context, ref lastword.TenureRef, life time.Duration) (lastword.Tenure, error) {
+	c.proxy.cut()
+	return c.Authority.RenewProof(ctx, ref, life)
+}
+
+func (c *cutting) Report(ctx context.Context, r lastword.Report) (lastword.ReportAnswer, error) {
+	c.proxy.cut()
+	return c.Authority.Report(ctx, r)
+}
+
+func (c *cutting) Resume(ctx context.Context, r lastword.Resource, reported lastword.Token, operator, reason string) (lastword.Token, error) {
+	c.proxy.cut()
+	return c.Authority.Resume(ctx, r, reported, operator, reason)
+}
+
 func (c *cutting) Watch(ctx context.Context, prefix string) iter.Seq2[lastword.Sight, error] {
 	c.proxy.cut()
 	return c.Authority.Watch(ctx, prefix)

@@ -69,6 +69,10 @@ type fake struct {
 	revoke   func(context.Context, lastword.Resource, lastword.Token, string, string) error
 	watch    func(context.Context, string) iter.Seq2[lastword.Sight, error]
 	bundle   func(context.Context) ([]byte, error)
+	proof    func(context.Context, lastword.StatusQuery, time.Duration) (lastword.Status, string, error)
+	renewed  func(context.Context, lastword.TenureRef, time.Duration) (lastword.Tenure, error)
+	report   func(context.Context, lastword.Report) (lastword.ReportAnswer, error)
+	resume   func(context.Context, lastword.Resource, lastword.Token, string, string) (lastword.Token, error)
 	calls    atomic.Int64
 }
 
@@ -117,6 +121,26 @@ func (f *fake) Revoke(ctx context.Context, r lastword.Resource, fence lastword.T
 	return f.revoke(ctx, r, fence, operator, reason)
 }
 
+func (f *fake) Proof(ctx context.Context, q lastword.StatusQuery, life time.Duration) (lastword.Status, string, error) {
+	f.calls.Add(1)
+	return f.proof(ctx, q, life)
+}
+
+func (f *fake) RenewProof(ctx context.Context, r lastword.TenureRef, life time.Duration) (lastword.Tenure, error) {
+	f.calls.Add(1)
+	return f.renewed(ctx, r, life)
+}
+
+func (f *fake) Report(ctx context.Context, r lastword.Report) (lastword.ReportAnswer, error) {
+	f.calls.Add(1)
+	return f.report(ctx, r)
+}
+
+func (f *fake) Resume(ctx context.Context, r lastword.Resource, reported lastword.Token, operator, reason string) (lastword.Token, error) {
+	f.calls.Add(1)
+	return f.resume(ctx, r, reported, operator, reason)
+}
+
 func (f *fake) Watch(ctx context.Context, prefix string) iter.Seq2[lastword.Sight, error] {
 	f.calls.Add(1)
 	return f.watch(ctx, prefix)
@@ -135,6 +159,12 @@ func failing(err error) *fake {
 		revoke:   func(context.Context, lastword.Resource, lastword.Token, string, string) error { return err },
 		watch:    func(context.Context, string) iter.Seq2[lastword.Sight, error] { return ending(err) },
 		bundle:   func(context.Context) ([]byte, error) { return nil, err },
+		proof: func(context.Context, lastword.StatusQuery, time.Duration) (lastword.Status, string, error) {
+			return lastword.Status{}, "", err
+		},
+		renewed: func(context.Context, lastword.TenureRef, time.Duration) (lastword.Tenure, error) { return lastword.Tenure{}, err },
+		report:  func(context.Context, lastword.Report) (lastword.ReportAnswer, error) { return lastword.ReportAnswer{}, err },
+		resume:  func(context.Context, lastword.Resource, lastword.Token, string, string) (lastword.Token, error) { return 0, err },
 	}
 }
 
@@ -171,6 +201,8 @@ func everyCall(ctx context.Context, a rpc.Authority) map[string]error {
 	errs["cancel"] = a.Cancel(ctx, ref.Resource, ref.Owner, ref.RequestID)
 	_, errs["status"] = a.Status(ctx, lastword.StatusQuery{Resource: ref.Resource})
 	_, errs["list"] = a.List(ctx, lastword.ListQuery{Prefix: "doc/"})
+	_, errs["report"] = a.Report(ctx, lastword.Report{Resource: ref.Resource, Grant: "e30.e30.AA", Reporter: "fence"})
+	_, errs["resume"] = a.Resume(ctx, ref.Resource, ref.Fence, "operator", "a reason")
 	errs["revoke"] = a.Revoke(ctx, ref.Resource, ref.Fence, "operator", "a reason")
 	for _, err := range a.Watch(ctx, "doc/") {
 		errs["watch"] = err

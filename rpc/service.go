@@ -60,8 +60,18 @@ func (s *service) acquire(ctx context.Context, r lastword.AcquireRequest) (lastw
 
 // Renew implements the service.
 func (s *service) Renew(ctx context.Context, m *wire.RenewRequest) (*wire.RenewResponse, error) {
-	return handle(ctx, s, opRenew, m.GetResource(), s.ref(ctx, m, &m.Owner), func(ref lastword.TenureRef) (*wire.RenewResponse, error) {
-		t, err := s.authority.Renew(ctx, ref)
+	read := func() (renewalRequest, error) {
+		if err := s.identify(ctx, &m.Owner, true); err != nil {
+			return renewalRequest{}, err
+		}
+		return renewal(m)
+	}
+	return handle(ctx, s, opRenew, m.GetResource(), read, func(r renewalRequest) (*wire.RenewResponse, error) {
+		if r.life > 0 {
+			t, err := s.authority.RenewProof(ctx, r.ref, r.life)
+			return &wire.RenewResponse{Tenure: tenureMessage(t)}, err
+		}
+		t, err := s.authority.Renew(ctx, r.ref)
 		return &wire.RenewResponse{Tenure: tenureMessage(t)}, err
 	})
 }
@@ -101,16 +111,20 @@ func (s *service) Cancel(ctx context.Context, m *wire.CancelRequest) (*wire.Canc
 
 // Status implements the service.
 func (s *service) Status(ctx context.Context, m *wire.StatusRequest) (*wire.StatusResponse, error) {
-	read := func() (lastword.StatusQuery, error) {
+	read := func() (proofRequest, error) {
 		// A resource asks about tenures of others by their lease id: only a
 		// question by request id is about an owner.
 		if err := s.identify(ctx, &m.Owner, m.GetRequestId() != ""); err != nil {
-			return lastword.StatusQuery{}, err
+			return proofRequest{}, err
 		}
-		return statusQuery(m)
+		return statusRequest(m)
 	}
-	return handle(ctx, s, opStatus, m.GetResource(), read, func(q lastword.StatusQuery) (*wire.StatusResponse, error) {
-		st, err := s.authority.Status(ctx, q)
+	return handle(ctx, s, opStatus, m.GetResource(), read, func(q proofRequest) (*wire.StatusResponse, error) {
+		if q.life > 0 {
+			st, proof, err := s.authority.Proof(ctx, q.query, q.life)
+			return &wire.StatusResponse{Status: statusMessage(st), StatusProof: proof}, err
+		}
+		st, err := s.authority.Status(ctx, q.query)
 		return &wire.StatusResponse{Status: statusMessage(st)}, err
 	})
 }

@@ -45,6 +45,9 @@ func Acquire(rec Record, req *Request, h Header, c Clock, in AcquireInput) (Chan
 		return repeat(rec, *req, h, c, in)
 	}
 	settled, change := rec.settle(h, c)
+	if rec.Reported != 0 {
+		return change, Answer{Code: lastword.CodeFenceRegression, Lease: settled.Lease}
+	}
 	if settled.Lease.open() {
 		return change, Answer{Code: lastword.CodeHeld, Lease: settled.Lease}
 	}

@@ -17,6 +17,10 @@ type Record struct {
 	Lease Lease
 	// Previous tells how the tenure before Lease ended (R1).
 	Previous lastword.Ending
+	// Reported is the highest fence that a resource has reported and this record does
+	// not know (R10): until an operator resumes, nothing is granted or renewed. 0 for
+	// none.
+	Reported lastword.Token
 }
 
 // Lease is one tenure as the authority keeps it.

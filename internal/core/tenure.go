@@ -8,11 +8,15 @@ import (
 
 // Renew extends a valid tenure to now + granted TTL (R5). It issues no fence,
 // creates no record and changes the revision even when the deadline comes out
-// equal. Everything that does not match is NOT_HOLDER.
+// equal. Everything that does not match is NOT_HOLDER. A resource that a report has
+// stopped is FENCE_REGRESSION (R10).
 func Renew(rec Record, h Header, c Clock, ref lastword.TenureRef) (Change, Answer) {
 	settled, change := rec.settle(h, c)
 	if !settled.Lease.matches(ref) || !settled.Lease.open() {
 		return change, Answer{Code: lastword.CodeNotHolder, Lease: settled.Lease}
+	}
+	if rec.Reported != 0 {
+		return change, Answer{Code: lastword.CodeFenceRegression, Lease: settled.Lease}
 	}
 	next := rec.next()
 	next.Lease.Deadline = max(rec.Lease.Deadline, c.Tick.plus(rec.Lease.Ticks))

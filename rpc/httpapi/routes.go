@@ -24,6 +24,8 @@ var routes = map[string]route{
 	"/v1/complete": {"complete", http.MethodPost, true, describe(&wire.CompleteRequest{})},
 	"/v1/cancel":   {"cancel", http.MethodPost, true, describe(&wire.CancelRequest{})},
 	"/v1/revoke":   {"revoke", http.MethodPost, true, describe(&wire.RevokeRequest{})},
+	"/v1/report":   {"report", http.MethodPost, true, describe(&wire.ReportRequest{})},
+	"/v1/resume":   {"resume", http.MethodPost, true, describe(&wire.ResumeRequest{})},
 	"/v1/status":   {"status", http.MethodGet, false, describe(&wire.StatusRequest{})},
 	"/v1/leases":   {"list", http.MethodGet, false, describe(&wire.ListRequest{})},
 	"/v1/watch":    {"watch", http.MethodGet, false, describe(&wire.WatchRequest{})},

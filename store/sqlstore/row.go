@@ -34,7 +34,7 @@ func recordArgs(to []any, r *store.Record) []any {
 		string(l.State), l.Owner, int64(l.Fence), int64(l.Deadline), l.ID, l.RequestID,
 		l.Root.String(), string(l.Class), int64(l.PolicyGeneration), int64(l.TTL), int64(l.Ticks), int64(l.GrantedRevision),
 		l.IssuedAt, l.KeyID, int64(l.EndedTick), bit(l.Completed), blob(l.Result),
-		string(p.State), int64(p.Fence), p.LeaseID, p.Owner, bit(p.Completed), blob(p.Result),
+		string(p.State), int64(p.Fence), p.LeaseID, p.Owner, bit(p.Completed), blob(p.Result), int64(r.Reported),
 	)
 }
 
@@ -45,7 +45,7 @@ func scanRecord(row scanner) (r store.Record, err error) {
 		&l.State, &l.Owner, &l.Fence, &l.Deadline, &l.ID, &l.RequestID,
 		(*digest)(&l.Root), &l.Class, &l.PolicyGeneration, &l.TTL, &l.Ticks, &l.GrantedRevision,
 		&l.IssuedAt, &l.KeyID, &l.EndedTick, &l.Completed, &l.Result,
-		&p.State, &p.Fence, &p.LeaseID, &p.Owner, &p.Completed, &p.Result,
+		&p.State, &p.Fence, &p.LeaseID, &p.Owner, &p.Completed, &p.Result, &r.Reported,
 	)
 	return r, err
 }

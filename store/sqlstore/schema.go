@@ -64,6 +64,9 @@ var schema = sqldb.Schema{
 			PRIMARY KEY (resource, owner, request_id)
 		) STRICT, WITHOUT ROWID`,
 		`CREATE INDEX lastword_request_ended ON lastword_request (ended_tick) WHERE state NOT IN ('HELD', 'PENDING')`,
+	}, {
+		// The fence that a resource has reported and that stops the record; 0 is none.
+		`ALTER TABLE lastword_record ADD COLUMN reported INTEGER NOT NULL DEFAULT 0`,
 	}},
 }
 
@@ -72,7 +75,7 @@ const (
 
 	recordColumns = `resource, revision, epoch, counter, state, owner, fence, deadline, lease_id, request_id,
 		root, class, policy_generation, ttl, ticks, granted_revision, issued_at, key_id, ended_tick, completed, result,
-		previous_state, previous_fence, previous_lease_id, previous_owner, previous_completed, previous_result`
+		previous_state, previous_fence, previous_lease_id, previous_owner, previous_completed, previous_result, reported`
 
 	requestColumns = `owner, request_id, state, fence, lease_id, params, ended_tick, completed, result`
 )
@@ -87,11 +90,12 @@ const (
 		WHERE one = 1 AND epoch = ? AND tick = ?`
 
 	sqlCreateRecord = `INSERT INTO lastword_record (` + recordColumns + `)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 	sqlUpdateRecord = `UPDATE lastword_record SET revision = ?, epoch = ?, counter = ?, state = ?, owner = ?, fence = ?, deadline = ?,
 		lease_id = ?, request_id = ?, root = ?, class = ?, policy_generation = ?, ttl = ?, ticks = ?, granted_revision = ?,
 		issued_at = ?, key_id = ?, ended_tick = ?, completed = ?, result = ?, previous_state = ?, previous_fence = ?,
-		previous_lease_id = ?, previous_owner = ?, previous_completed = ?, previous_result = ?
+		previous_lease_id = ?, previous_owner = ?, previous_completed = ?, previous_result = ?,
+		reported = ?
 		WHERE resource = ? AND revision = ?`
 
 	sqlPutRequest = `INSERT INTO lastword_request (resource, ` + requestColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)

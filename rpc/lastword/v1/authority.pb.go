@@ -63,7 +63,10 @@ type AcquireRequest struct {
 	// name.
 	Root string `protobuf:"bytes,6,opt,name=root,proto3" json:"root,omitempty"`
 	// Operation class the grant is for, such as "write". "" is "write".
-	Class         string `protobuf:"bytes,7,opt,name=class,proto3" json:"class,omitempty"`
+	Class string `protobuf:"bytes,7,opt,name=class,proto3" json:"class,omitempty"`
+	// Asks for a status proof beside the grant that lives so long, and not longer than
+	// the authority allows. Absent or 0 asks for none. A retry may ask for another.
+	ProofLife     *durationpb.Duration `protobuf:"bytes,8,opt,name=proof_life,json=proofLife,proto3" json:"proof_life,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -147,6 +150,13 @@ func (x *AcquireRequest) GetClass() string {
 	return ""
 }
 
+func (x *AcquireRequest) GetProofLife() *durationpb.Duration {
+	if x != nil {
+		return x.ProofLife
+	}
+	return nil
+}
+
 // AcquireResponse is the answer to an acquire.
 type AcquireResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -205,7 +215,9 @@ type RenewRequest struct {
 	// Of the tenure.
 	LeaseId string `protobuf:"bytes,4,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	// Of the tenure.
-	Fence         uint64 `protobuf:"varint,5,opt,name=fence,proto3" json:"fence,omitempty"`
+	Fence uint64 `protobuf:"varint,5,opt,name=fence,proto3" json:"fence,omitempty"`
+	// As in AcquireRequest.
+	ProofLife     *durationpb.Duration `protobuf:"bytes,6,opt,name=proof_life,json=proofLife,proto3" json:"proof_life,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -273,6 +285,13 @@ func (x *RenewRequest) GetFence() uint64 {
 		return x.Fence
 	}
 	return 0
+}
+
+func (x *RenewRequest) GetProofLife() *durationpb.Duration {
+	if x != nil {
+		return x.ProofLife
+	}
+	return nil
 }
 
 // RenewResponse is the answer to a renewal.
@@ -682,7 +701,9 @@ type StatusRequest struct {
 	// authenticated.
 	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
 	// Names one tenure by its acquire attempt. "" names none.
-	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// As in AcquireRequest; needs lease_id.
+	ProofLife     *durationpb.Duration `protobuf:"bytes,5,opt,name=proof_life,json=proofLife,proto3" json:"proof_life,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -745,11 +766,21 @@ func (x *StatusRequest) GetRequestId() string {
 	return ""
 }
 
+func (x *StatusRequest) GetProofLife() *durationpb.Duration {
+	if x != nil {
+		return x.ProofLife
+	}
+	return nil
+}
+
 // StatusResponse is the answer to a status query.
 type StatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// State of the resource, and of the tenure that was asked for.
-	Status        *Status `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	Status *Status `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	// A signed status proof of that tenure, a compact JWS. "" if none was asked for, or
+	// the tenure is neither HELD nor PENDING.
+	StatusProof   string `protobuf:"bytes,2,opt,name=status_proof,json=statusProof,proto3" json:"status_proof,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -789,6 +820,13 @@ func (x *StatusResponse) GetStatus() *Status {
 		return x.Status
 	}
 	return nil
+}
+
+func (x *StatusResponse) GetStatusProof() string {
+	if x != nil {
+		return x.StatusProof
+	}
+	return ""
 }
 
 // ListRequest asks for one page of resources, in byte order.
@@ -1033,6 +1071,246 @@ func (*RevokeResponse) Descriptor() ([]byte, []int) {
 	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{15}
 }
 
+// ReportRequest tells a fence.
+type ReportRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where it was found.
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The signed grant of the fence. Not to be logged.
+	Grant string `protobuf:"bytes,2,opt,name=grant,proto3" json:"grant,omitempty"`
+	// Who tells. Where callers are authenticated it may be left out, and it is refused
+	// if it is not the caller's own identity.
+	Reporter      string `protobuf:"bytes,3,opt,name=reporter,proto3" json:"reporter,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportRequest) Reset() {
+	*x = ReportRequest{}
+	mi := &file_lastword_v1_authority_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportRequest) ProtoMessage() {}
+
+func (x *ReportRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lastword_v1_authority_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
+func (*ReportRequest) Descriptor() ([]byte, []int) {
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ReportRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *ReportRequest) GetGrant() string {
+	if x != nil {
+		return x.Grant
+	}
+	return ""
+}
+
+func (x *ReportRequest) GetReporter() string {
+	if x != nil {
+		return x.Reporter
+	}
+	return ""
+}
+
+// ReportResponse says what came of a report.
+type ReportResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The grant contradicts what the authority knows: the resource is stopped, by this
+	// report or an earlier one of this fence.
+	Counted bool `protobuf:"varint,1,opt,name=counted,proto3" json:"counted,omitempty"`
+	// The highest fence reported of the resource. 0 if none stops it.
+	Reported      uint64 `protobuf:"varint,2,opt,name=reported,proto3" json:"reported,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportResponse) Reset() {
+	*x = ReportResponse{}
+	mi := &file_lastword_v1_authority_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportResponse) ProtoMessage() {}
+
+func (x *ReportResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lastword_v1_authority_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
+func (*ReportResponse) Descriptor() ([]byte, []int) {
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ReportResponse) GetCounted() bool {
+	if x != nil {
+		return x.Counted
+	}
+	return false
+}
+
+func (x *ReportResponse) GetReported() uint64 {
+	if x != nil {
+		return x.Reported
+	}
+	return 0
+}
+
+// ResumeRequest names the report that an operator has dealt with.
+type ResumeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What was stopped.
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The highest fence reported, as Status shows it.
+	Reported uint64 `protobuf:"varint,2,opt,name=reported,proto3" json:"reported,omitempty"`
+	// Who resumes, for the audit log, as in RevokeRequest.
+	Operator string `protobuf:"bytes,3,opt,name=operator,proto3" json:"operator,omitempty"`
+	// Why, for the audit log, as in RevokeRequest.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeRequest) Reset() {
+	*x = ResumeRequest{}
+	mi := &file_lastword_v1_authority_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeRequest) ProtoMessage() {}
+
+func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lastword_v1_authority_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
+func (*ResumeRequest) Descriptor() ([]byte, []int) {
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ResumeRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *ResumeRequest) GetReported() uint64 {
+	if x != nil {
+		return x.Reported
+	}
+	return 0
+}
+
+func (x *ResumeRequest) GetOperator() string {
+	if x != nil {
+		return x.Operator
+	}
+	return ""
+}
+
+func (x *ResumeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// ResumeResponse says that the resource can be granted again.
+type ResumeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number that the next grant would carry.
+	NextFence     uint64 `protobuf:"varint,1,opt,name=next_fence,json=nextFence,proto3" json:"next_fence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeResponse) Reset() {
+	*x = ResumeResponse{}
+	mi := &file_lastword_v1_authority_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeResponse) ProtoMessage() {}
+
+func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lastword_v1_authority_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
+func (*ResumeResponse) Descriptor() ([]byte, []int) {
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ResumeResponse) GetNextFence() uint64 {
+	if x != nil {
+		return x.NextFence
+	}
+	return 0
+}
+
 // WatchRequest says what to watch.
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1044,7 +1322,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[16]
+	mi := &file_lastword_v1_authority_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1334,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[16]
+	mi := &file_lastword_v1_authority_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1347,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{16}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WatchRequest) GetPrefix() string {
@@ -1095,7 +1373,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[17]
+	mi := &file_lastword_v1_authority_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1385,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[17]
+	mi := &file_lastword_v1_authority_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1398,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{17}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WatchResponse) GetStatus() *Status {
@@ -1151,7 +1429,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[18]
+	mi := &file_lastword_v1_authority_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1441,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[18]
+	mi := &file_lastword_v1_authority_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1454,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{18}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SessionRequest) GetCalls() []*SessionCall {
@@ -1218,7 +1496,7 @@ type SessionCall struct {
 
 func (x *SessionCall) Reset() {
 	*x = SessionCall{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[19]
+	mi := &file_lastword_v1_authority_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1230,7 +1508,7 @@ func (x *SessionCall) String() string {
 func (*SessionCall) ProtoMessage() {}
 
 func (x *SessionCall) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[19]
+	mi := &file_lastword_v1_authority_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1243,7 +1521,7 @@ func (x *SessionCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionCall.ProtoReflect.Descriptor instead.
 func (*SessionCall) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{19}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SessionCall) GetId() uint64 {
@@ -1386,7 +1664,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[20]
+	mi := &file_lastword_v1_authority_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1676,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[20]
+	mi := &file_lastword_v1_authority_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1689,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{20}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SessionResponse) GetAnswers() []*SessionAnswer {
@@ -1458,7 +1736,7 @@ type SessionAnswer struct {
 
 func (x *SessionAnswer) Reset() {
 	*x = SessionAnswer{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[21]
+	mi := &file_lastword_v1_authority_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1748,7 @@ func (x *SessionAnswer) String() string {
 func (*SessionAnswer) ProtoMessage() {}
 
 func (x *SessionAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[21]
+	mi := &file_lastword_v1_authority_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1761,7 @@ func (x *SessionAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionAnswer.ProtoReflect.Descriptor instead.
 func (*SessionAnswer) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{21}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SessionAnswer) GetId() uint64 {
@@ -1632,7 +1910,7 @@ type SessionFailure struct {
 
 func (x *SessionFailure) Reset() {
 	*x = SessionFailure{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[22]
+	mi := &file_lastword_v1_authority_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1922,7 @@ func (x *SessionFailure) String() string {
 func (*SessionFailure) ProtoMessage() {}
 
 func (x *SessionFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[22]
+	mi := &file_lastword_v1_authority_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1935,7 @@ func (x *SessionFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionFailure.ProtoReflect.Descriptor instead.
 func (*SessionFailure) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{22}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SessionFailure) GetCode() int32 {
@@ -1690,7 +1968,7 @@ type BundleRequest struct {
 
 func (x *BundleRequest) Reset() {
 	*x = BundleRequest{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[23]
+	mi := &file_lastword_v1_authority_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +1980,7 @@ func (x *BundleRequest) String() string {
 func (*BundleRequest) ProtoMessage() {}
 
 func (x *BundleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[23]
+	mi := &file_lastword_v1_authority_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +1993,7 @@ func (x *BundleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BundleRequest.ProtoReflect.Descriptor instead.
 func (*BundleRequest) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{23}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{27}
 }
 
 // BundleResponse carries the trust bundle.
@@ -1729,7 +2007,7 @@ type BundleResponse struct {
 
 func (x *BundleResponse) Reset() {
 	*x = BundleResponse{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[24]
+	mi := &file_lastword_v1_authority_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +2019,7 @@ func (x *BundleResponse) String() string {
 func (*BundleResponse) ProtoMessage() {}
 
 func (x *BundleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[24]
+	mi := &file_lastword_v1_authority_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +2032,7 @@ func (x *BundleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BundleResponse.ProtoReflect.Descriptor instead.
 func (*BundleResponse) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{24}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *BundleResponse) GetBundle() []byte {
@@ -1783,7 +2061,7 @@ type TenureRef struct {
 
 func (x *TenureRef) Reset() {
 	*x = TenureRef{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[25]
+	mi := &file_lastword_v1_authority_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1795,7 +2073,7 @@ func (x *TenureRef) String() string {
 func (*TenureRef) ProtoMessage() {}
 
 func (x *TenureRef) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[25]
+	mi := &file_lastword_v1_authority_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1808,7 +2086,7 @@ func (x *TenureRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenureRef.ProtoReflect.Descriptor instead.
 func (*TenureRef) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{25}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TenureRef) GetResource() string {
@@ -1884,14 +2162,16 @@ type Tenure struct {
 	// The request_id had been granted before (R2).
 	Repeated bool `protobuf:"varint,16,opt,name=repeated,proto3" json:"repeated,omitempty"`
 	// How the tenure before ended. Absent if there was none (R1).
-	Previous      *Ending `protobuf:"bytes,17,opt,name=previous,proto3" json:"previous,omitempty"`
+	Previous *Ending `protobuf:"bytes,17,opt,name=previous,proto3" json:"previous,omitempty"`
+	// A signed status proof of the tenure, a compact JWS. "" if none was asked for.
+	StatusProof   string `protobuf:"bytes,18,opt,name=status_proof,json=statusProof,proto3" json:"status_proof,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Tenure) Reset() {
 	*x = Tenure{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[26]
+	mi := &file_lastword_v1_authority_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1903,7 +2183,7 @@ func (x *Tenure) String() string {
 func (*Tenure) ProtoMessage() {}
 
 func (x *Tenure) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[26]
+	mi := &file_lastword_v1_authority_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1916,7 +2196,7 @@ func (x *Tenure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenure.ProtoReflect.Descriptor instead.
 func (*Tenure) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{26}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Tenure) GetResource() string {
@@ -2038,6 +2318,13 @@ func (x *Tenure) GetPrevious() *Ending {
 	return nil
 }
 
+func (x *Tenure) GetStatusProof() string {
+	if x != nil {
+		return x.StatusProof
+	}
+	return ""
+}
+
 // Ending tells how a tenure ended.
 type Ending struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2062,7 +2349,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[27]
+	mi := &file_lastword_v1_authority_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2074,7 +2361,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[27]
+	mi := &file_lastword_v1_authority_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2087,7 +2374,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{27}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Ending) GetState() string {
@@ -2170,14 +2457,17 @@ type Status struct {
 	// The asked tenure's result was accepted.
 	AskedCompleted bool `protobuf:"varint,12,opt,name=asked_completed,json=askedCompleted,proto3" json:"asked_completed,omitempty"`
 	// That result, at most 16 KiB.
-	AskedResult   []byte `protobuf:"bytes,13,opt,name=asked_result,json=askedResult,proto3" json:"asked_result,omitempty"`
+	AskedResult []byte `protobuf:"bytes,13,opt,name=asked_result,json=askedResult,proto3" json:"asked_result,omitempty"`
+	// The highest fence that a resource has reported and the authority did not know:
+	// nothing is granted or renewed until Resume. 0 for none.
+	Reported      uint64 `protobuf:"varint,14,opt,name=reported,proto3" json:"reported,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[28]
+	mi := &file_lastword_v1_authority_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2189,7 +2479,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[28]
+	mi := &file_lastword_v1_authority_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2202,7 +2492,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{28}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Status) GetResource() string {
@@ -2296,6 +2586,13 @@ func (x *Status) GetAskedResult() []byte {
 	return nil
 }
 
+func (x *Status) GetReported() uint64 {
+	if x != nil {
+		return x.Reported
+	}
+	return 0
+}
+
 // Refusal is the typed detail of every status that the authority itself sends.
 // Programs act on reason, never on message.
 type Refusal struct {
@@ -2331,7 +2628,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_lastword_v1_authority_proto_msgTypes[29]
+	mi := &file_lastword_v1_authority_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2343,7 +2640,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_lastword_v1_authority_proto_msgTypes[29]
+	mi := &file_lastword_v1_authority_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2356,7 +2653,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{29}
+	return file_lastword_v1_authority_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Refusal) GetReason() string {
@@ -2433,7 +2730,7 @@ var File_lastword_v1_authority_proto protoreflect.FileDescriptor
 
 const file_lastword_v1_authority_proto_rawDesc = "" +
 	"\n" +
-	"\x1blastword/v1/authority.proto\x12\vlastword.v1\x1a\x1egoogle/protobuf/duration.proto\"\xe7\x01\n" +
+	"\x1blastword/v1/authority.proto\x12\vlastword.v1\x1a\x1egoogle/protobuf/duration.proto\"\xa1\x02\n" +
 	"\x0eAcquireRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x1d\n" +
 	"\n" +
@@ -2442,16 +2739,20 @@ const file_lastword_v1_authority_proto_rawDesc = "" +
 	"\x03ttl\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12-\n" +
 	"\x04wait\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x12\n" +
 	"\x04root\x18\x06 \x01(\tR\x04root\x12\x14\n" +
-	"\x05class\x18\a \x01(\tR\x05class\">\n" +
+	"\x05class\x18\a \x01(\tR\x05class\x128\n" +
+	"\n" +
+	"proof_life\x18\b \x01(\v2\x19.google.protobuf.DurationR\tproofLife\">\n" +
 	"\x0fAcquireResponse\x12+\n" +
-	"\x06tenure\x18\x01 \x01(\v2\x13.lastword.v1.TenureR\x06tenure\"\x90\x01\n" +
+	"\x06tenure\x18\x01 \x01(\v2\x13.lastword.v1.TenureR\x06tenure\"\xca\x01\n" +
 	"\fRenewRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tR\trequestId\x12\x19\n" +
 	"\blease_id\x18\x04 \x01(\tR\aleaseId\x12\x14\n" +
-	"\x05fence\x18\x05 \x01(\x04R\x05fence\"<\n" +
+	"\x05fence\x18\x05 \x01(\x04R\x05fence\x128\n" +
+	"\n" +
+	"proof_life\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\tproofLife\"<\n" +
 	"\rRenewResponse\x12+\n" +
 	"\x06tenure\x18\x01 \x01(\v2\x13.lastword.v1.TenureR\x06tenure\"\x92\x01\n" +
 	"\x0eReleaseRequest\x12\x1a\n" +
@@ -2476,15 +2777,18 @@ const file_lastword_v1_authority_proto_rawDesc = "" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tR\trequestId\"\x10\n" +
-	"\x0eCancelResponse\"{\n" +
+	"\x0eCancelResponse\"\xb5\x01\n" +
 	"\rStatusRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x19\n" +
 	"\blease_id\x18\x02 \x01(\tR\aleaseId\x12\x14\n" +
 	"\x05owner\x18\x03 \x01(\tR\x05owner\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tR\trequestId\"=\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\x128\n" +
+	"\n" +
+	"proof_life\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\tproofLife\"`\n" +
 	"\x0eStatusResponse\x12+\n" +
-	"\x06status\x18\x01 \x01(\v2\x13.lastword.v1.StatusR\x06status\"c\n" +
+	"\x06status\x18\x01 \x01(\v2\x13.lastword.v1.StatusR\x06status\x12!\n" +
+	"\fstatus_proof\x18\x02 \x01(\tR\vstatusProof\"c\n" +
 	"\vListRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\tR\x05after\x12\x14\n" +
@@ -2498,7 +2802,22 @@ const file_lastword_v1_authority_proto_rawDesc = "" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x1a\n" +
 	"\boperator\x18\x03 \x01(\tR\boperator\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x10\n" +
-	"\x0eRevokeResponse\"&\n" +
+	"\x0eRevokeResponse\"]\n" +
+	"\rReportRequest\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x14\n" +
+	"\x05grant\x18\x02 \x01(\tR\x05grant\x12\x1a\n" +
+	"\breporter\x18\x03 \x01(\tR\breporter\"F\n" +
+	"\x0eReportResponse\x12\x18\n" +
+	"\acounted\x18\x01 \x01(\bR\acounted\x12\x1a\n" +
+	"\breported\x18\x02 \x01(\x04R\breported\"{\n" +
+	"\rResumeRequest\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x1a\n" +
+	"\breported\x18\x02 \x01(\x04R\breported\x12\x1a\n" +
+	"\boperator\x18\x03 \x01(\tR\boperator\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"/\n" +
+	"\x0eResumeResponse\x12\x1d\n" +
+	"\n" +
+	"next_fence\x18\x01 \x01(\x04R\tnextFence\"&\n" +
 	"\fWatchRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\"X\n" +
 	"\rWatchResponse\x12+\n" +
@@ -2545,7 +2864,7 @@ const file_lastword_v1_authority_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tR\trequestId\x12\x19\n" +
 	"\blease_id\x18\x04 \x01(\tR\aleaseId\x12\x14\n" +
-	"\x05fence\x18\x05 \x01(\x04R\x05fence\"\x97\x04\n" +
+	"\x05fence\x18\x05 \x01(\x04R\x05fence\"\xba\x04\n" +
 	"\x06Tenure\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x1d\n" +
@@ -2565,7 +2884,8 @@ const file_lastword_v1_authority_proto_rawDesc = "" +
 	"\tremaining\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\tremaining\x12\x16\n" +
 	"\x06waited\x18\x0f \x01(\bR\x06waited\x12\x1a\n" +
 	"\brepeated\x18\x10 \x01(\bR\brepeated\x12/\n" +
-	"\bprevious\x18\x11 \x01(\v2\x13.lastword.v1.EndingR\bprevious\"\xc2\x01\n" +
+	"\bprevious\x18\x11 \x01(\v2\x13.lastword.v1.EndingR\bprevious\x12!\n" +
+	"\fstatus_proof\x18\x12 \x01(\tR\vstatusProof\"\xc2\x01\n" +
 	"\x06Ending\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x19\n" +
@@ -2573,7 +2893,7 @@ const file_lastword_v1_authority_proto_rawDesc = "" +
 	"\x05owner\x18\x04 \x01(\tR\x05owner\x12\x1c\n" +
 	"\tcompleted\x18\x05 \x01(\bR\tcompleted\x12\x16\n" +
 	"\x06result\x18\x06 \x01(\fR\x06result\x12%\n" +
-	"\x0eresult_omitted\x18\a \x01(\bR\rresultOmitted\"\xd3\x03\n" +
+	"\x0eresult_omitted\x18\a \x01(\bR\rresultOmitted\"\xef\x03\n" +
 	"\x06Status\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12.\n" +
@@ -2589,7 +2909,8 @@ const file_lastword_v1_authority_proto_rawDesc = "" +
 	" \x01(\v2\x13.lastword.v1.EndingR\x04last\x12\x14\n" +
 	"\x05asked\x18\v \x01(\tR\x05asked\x12'\n" +
 	"\x0fasked_completed\x18\f \x01(\bR\x0easkedCompleted\x12!\n" +
-	"\fasked_result\x18\r \x01(\fR\vaskedResult\"\xa7\x02\n" +
+	"\fasked_result\x18\r \x01(\fR\vaskedResult\x12\x1a\n" +
+	"\breported\x18\x0e \x01(\x04R\breported\"\xa7\x02\n" +
 	"\aRefusal\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\tR\x02op\x12\x1a\n" +
@@ -2601,7 +2922,7 @@ const file_lastword_v1_authority_proto_rawDesc = "" +
 	"\tremaining\x18\b \x01(\v2\x19.google.protobuf.DurationR\tremaining\x12\x18\n" +
 	"\awaiters\x18\t \x01(\rR\awaiters\x12)\n" +
 	"\x05ended\x18\n" +
-	" \x01(\v2\x13.lastword.v1.EndingR\x05ended2\xfc\x05\n" +
+	" \x01(\v2\x13.lastword.v1.EndingR\x05ended2\x82\a\n" +
 	"\x10AuthorityService\x12D\n" +
 	"\aAcquire\x12\x1b.lastword.v1.AcquireRequest\x1a\x1c.lastword.v1.AcquireResponse\x12>\n" +
 	"\x05Renew\x12\x19.lastword.v1.RenewRequest\x1a\x1a.lastword.v1.RenewResponse\x12D\n" +
@@ -2613,6 +2934,8 @@ const file_lastword_v1_authority_proto_rawDesc = "" +
 	"\x06Revoke\x12\x1a.lastword.v1.RevokeRequest\x1a\x1b.lastword.v1.RevokeResponse\x12@\n" +
 	"\x05Watch\x12\x19.lastword.v1.WatchRequest\x1a\x1a.lastword.v1.WatchResponse0\x01\x12H\n" +
 	"\aSession\x12\x1b.lastword.v1.SessionRequest\x1a\x1c.lastword.v1.SessionResponse(\x010\x01\x12A\n" +
+	"\x06Report\x12\x1a.lastword.v1.ReportRequest\x1a\x1b.lastword.v1.ReportResponse\x12A\n" +
+	"\x06Resume\x12\x1a.lastword.v1.ResumeRequest\x1a\x1b.lastword.v1.ResumeResponse\x12A\n" +
 	"\x06Bundle\x12\x1a.lastword.v1.BundleRequest\x1a\x1b.lastword.v1.BundleResponseB9Z7github.com/lastword/lastword/rpc/lastword/v1;lastwordv1b\x06proto3"
 
 var (
@@ -2627,7 +2950,7 @@ func file_lastword_v1_authority_proto_rawDescGZIP() []byte {
 	return file_lastword_v1_authority_proto_rawDescData
 }
 
-var file_lastword_v1_authority_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_lastword_v1_authority_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_lastword_v1_authority_proto_goTypes = []any{
 	(*AcquireRequest)(nil),      // 0: lastword.v1.AcquireRequest
 	(*AcquireResponse)(nil),     // 1: lastword.v1.AcquireResponse
@@ -2645,83 +2968,94 @@ var file_lastword_v1_authority_proto_goTypes = []any{
 	(*ListResponse)(nil),        // 13: lastword.v1.ListResponse
 	(*RevokeRequest)(nil),       // 14: lastword.v1.RevokeRequest
 	(*RevokeResponse)(nil),      // 15: lastword.v1.RevokeResponse
-	(*WatchRequest)(nil),        // 16: lastword.v1.WatchRequest
-	(*WatchResponse)(nil),       // 17: lastword.v1.WatchResponse
-	(*SessionRequest)(nil),      // 18: lastword.v1.SessionRequest
-	(*SessionCall)(nil),         // 19: lastword.v1.SessionCall
-	(*SessionResponse)(nil),     // 20: lastword.v1.SessionResponse
-	(*SessionAnswer)(nil),       // 21: lastword.v1.SessionAnswer
-	(*SessionFailure)(nil),      // 22: lastword.v1.SessionFailure
-	(*BundleRequest)(nil),       // 23: lastword.v1.BundleRequest
-	(*BundleResponse)(nil),      // 24: lastword.v1.BundleResponse
-	(*TenureRef)(nil),           // 25: lastword.v1.TenureRef
-	(*Tenure)(nil),              // 26: lastword.v1.Tenure
-	(*Ending)(nil),              // 27: lastword.v1.Ending
-	(*Status)(nil),              // 28: lastword.v1.Status
-	(*Refusal)(nil),             // 29: lastword.v1.Refusal
-	(*durationpb.Duration)(nil), // 30: google.protobuf.Duration
+	(*ReportRequest)(nil),       // 16: lastword.v1.ReportRequest
+	(*ReportResponse)(nil),      // 17: lastword.v1.ReportResponse
+	(*ResumeRequest)(nil),       // 18: lastword.v1.ResumeRequest
+	(*ResumeResponse)(nil),      // 19: lastword.v1.ResumeResponse
+	(*WatchRequest)(nil),        // 20: lastword.v1.WatchRequest
+	(*WatchResponse)(nil),       // 21: lastword.v1.WatchResponse
+	(*SessionRequest)(nil),      // 22: lastword.v1.SessionRequest
+	(*SessionCall)(nil),         // 23: lastword.v1.SessionCall
+	(*SessionResponse)(nil),     // 24: lastword.v1.SessionResponse
+	(*SessionAnswer)(nil),       // 25: lastword.v1.SessionAnswer
+	(*SessionFailure)(nil),      // 26: lastword.v1.SessionFailure
+	(*BundleRequest)(nil),       // 27: lastword.v1.BundleRequest
+	(*BundleResponse)(nil),      // 28: lastword.v1.BundleResponse
+	(*TenureRef)(nil),           // 29: lastword.v1.TenureRef
+	(*Tenure)(nil),              // 30: lastword.v1.Tenure
+	(*Ending)(nil),              // 31: lastword.v1.Ending
+	(*Status)(nil),              // 32: lastword.v1.Status
+	(*Refusal)(nil),             // 33: lastword.v1.Refusal
+	(*durationpb.Duration)(nil), // 34: google.protobuf.Duration
 }
 var file_lastword_v1_authority_proto_depIdxs = []int32{
-	30, // 0: lastword.v1.AcquireRequest.ttl:type_name -> google.protobuf.Duration
-	30, // 1: lastword.v1.AcquireRequest.wait:type_name -> google.protobuf.Duration
-	26, // 2: lastword.v1.AcquireResponse.tenure:type_name -> lastword.v1.Tenure
-	26, // 3: lastword.v1.RenewResponse.tenure:type_name -> lastword.v1.Tenure
-	28, // 4: lastword.v1.StatusResponse.status:type_name -> lastword.v1.Status
-	28, // 5: lastword.v1.ListResponse.resources:type_name -> lastword.v1.Status
-	28, // 6: lastword.v1.WatchResponse.status:type_name -> lastword.v1.Status
-	19, // 7: lastword.v1.SessionRequest.calls:type_name -> lastword.v1.SessionCall
-	30, // 8: lastword.v1.SessionCall.timeout:type_name -> google.protobuf.Duration
-	0,  // 9: lastword.v1.SessionCall.acquire:type_name -> lastword.v1.AcquireRequest
-	2,  // 10: lastword.v1.SessionCall.renew:type_name -> lastword.v1.RenewRequest
-	4,  // 11: lastword.v1.SessionCall.release:type_name -> lastword.v1.ReleaseRequest
-	6,  // 12: lastword.v1.SessionCall.complete:type_name -> lastword.v1.CompleteRequest
-	8,  // 13: lastword.v1.SessionCall.cancel:type_name -> lastword.v1.CancelRequest
-	10, // 14: lastword.v1.SessionCall.status:type_name -> lastword.v1.StatusRequest
-	21, // 15: lastword.v1.SessionResponse.answers:type_name -> lastword.v1.SessionAnswer
-	1,  // 16: lastword.v1.SessionAnswer.acquire:type_name -> lastword.v1.AcquireResponse
-	3,  // 17: lastword.v1.SessionAnswer.renew:type_name -> lastword.v1.RenewResponse
-	5,  // 18: lastword.v1.SessionAnswer.release:type_name -> lastword.v1.ReleaseResponse
-	7,  // 19: lastword.v1.SessionAnswer.complete:type_name -> lastword.v1.CompleteResponse
-	9,  // 20: lastword.v1.SessionAnswer.cancel:type_name -> lastword.v1.CancelResponse
-	11, // 21: lastword.v1.SessionAnswer.status:type_name -> lastword.v1.StatusResponse
-	22, // 22: lastword.v1.SessionAnswer.failure:type_name -> lastword.v1.SessionFailure
-	29, // 23: lastword.v1.SessionFailure.refusal:type_name -> lastword.v1.Refusal
-	30, // 24: lastword.v1.Tenure.ttl:type_name -> google.protobuf.Duration
-	30, // 25: lastword.v1.Tenure.remaining:type_name -> google.protobuf.Duration
-	27, // 26: lastword.v1.Tenure.previous:type_name -> lastword.v1.Ending
-	25, // 27: lastword.v1.Status.holder:type_name -> lastword.v1.TenureRef
-	30, // 28: lastword.v1.Status.remaining:type_name -> google.protobuf.Duration
-	30, // 29: lastword.v1.Status.ttl:type_name -> google.protobuf.Duration
-	27, // 30: lastword.v1.Status.last:type_name -> lastword.v1.Ending
-	30, // 31: lastword.v1.Refusal.remaining:type_name -> google.protobuf.Duration
-	27, // 32: lastword.v1.Refusal.ended:type_name -> lastword.v1.Ending
-	0,  // 33: lastword.v1.AuthorityService.Acquire:input_type -> lastword.v1.AcquireRequest
-	2,  // 34: lastword.v1.AuthorityService.Renew:input_type -> lastword.v1.RenewRequest
-	4,  // 35: lastword.v1.AuthorityService.Release:input_type -> lastword.v1.ReleaseRequest
-	6,  // 36: lastword.v1.AuthorityService.Complete:input_type -> lastword.v1.CompleteRequest
-	8,  // 37: lastword.v1.AuthorityService.Cancel:input_type -> lastword.v1.CancelRequest
-	10, // 38: lastword.v1.AuthorityService.Status:input_type -> lastword.v1.StatusRequest
-	12, // 39: lastword.v1.AuthorityService.List:input_type -> lastword.v1.ListRequest
-	14, // 40: lastword.v1.AuthorityService.Revoke:input_type -> lastword.v1.RevokeRequest
-	16, // 41: lastword.v1.AuthorityService.Watch:input_type -> lastword.v1.WatchRequest
-	18, // 42: lastword.v1.AuthorityService.Session:input_type -> lastword.v1.SessionRequest
-	23, // 43: lastword.v1.AuthorityService.Bundle:input_type -> lastword.v1.BundleRequest
-	1,  // 44: lastword.v1.AuthorityService.Acquire:output_type -> lastword.v1.AcquireResponse
-	3,  // 45: lastword.v1.AuthorityService.Renew:output_type -> lastword.v1.RenewResponse
-	5,  // 46: lastword.v1.AuthorityService.Release:output_type -> lastword.v1.ReleaseResponse
-	7,  // 47: lastword.v1.AuthorityService.Complete:output_type -> lastword.v1.CompleteResponse
-	9,  // 48: lastword.v1.AuthorityService.Cancel:output_type -> lastword.v1.CancelResponse
-	11, // 49: lastword.v1.AuthorityService.Status:output_type -> lastword.v1.StatusResponse
-	13, // 50: lastword.v1.AuthorityService.List:output_type -> lastword.v1.ListResponse
-	15, // 51: lastword.v1.AuthorityService.Revoke:output_type -> lastword.v1.RevokeResponse
-	17, // 52: lastword.v1.AuthorityService.Watch:output_type -> lastword.v1.WatchResponse
-	20, // 53: lastword.v1.AuthorityService.Session:output_type -> lastword.v1.SessionResponse
-	24, // 54: lastword.v1.AuthorityService.Bundle:output_type -> lastword.v1.BundleResponse
-	44, // [44:55] is the sub-list for method output_type
-	33, // [33:44] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	34, // 0: lastword.v1.AcquireRequest.ttl:type_name -> google.protobuf.Duration
+	34, // 1: lastword.v1.AcquireRequest.wait:type_name -> google.protobuf.Duration
+	34, // 2: lastword.v1.AcquireRequest.proof_life:type_name -> google.protobuf.Duration
+	30, // 3: lastword.v1.AcquireResponse.tenure:type_name -> lastword.v1.Tenure
+	34, // 4: lastword.v1.RenewRequest.proof_life:type_name -> google.protobuf.Duration
+	30, // 5: lastword.v1.RenewResponse.tenure:type_name -> lastword.v1.Tenure
+	34, // 6: lastword.v1.StatusRequest.proof_life:type_name -> google.protobuf.Duration
+	32, // 7: lastword.v1.StatusResponse.status:type_name -> lastword.v1.Status
+	32, // 8: lastword.v1.ListResponse.resources:type_name -> lastword.v1.Status
+	32, // 9: lastword.v1.WatchResponse.status:type_name -> lastword.v1.Status
+	23, // 10: lastword.v1.SessionRequest.calls:type_name -> lastword.v1.SessionCall
+	34, // 11: lastword.v1.SessionCall.timeout:type_name -> google.protobuf.Duration
+	0,  // 12: lastword.v1.SessionCall.acquire:type_name -> lastword.v1.AcquireRequest
+	2,  // 13: lastword.v1.SessionCall.renew:type_name -> lastword.v1.RenewRequest
+	4,  // 14: lastword.v1.SessionCall.release:type_name -> lastword.v1.ReleaseRequest
+	6,  // 15: lastword.v1.SessionCall.complete:type_name -> lastword.v1.CompleteRequest
+	8,  // 16: lastword.v1.SessionCall.cancel:type_name -> lastword.v1.CancelRequest
+	10, // 17: lastword.v1.SessionCall.status:type_name -> lastword.v1.StatusRequest
+	25, // 18: lastword.v1.SessionResponse.answers:type_name -> lastword.v1.SessionAnswer
+	1,  // 19: lastword.v1.SessionAnswer.acquire:type_name -> lastword.v1.AcquireResponse
+	3,  // 20: lastword.v1.SessionAnswer.renew:type_name -> lastword.v1.RenewResponse
+	5,  // 21: lastword.v1.SessionAnswer.release:type_name -> lastword.v1.ReleaseResponse
+	7,  // 22: lastword.v1.SessionAnswer.complete:type_name -> lastword.v1.CompleteResponse
+	9,  // 23: lastword.v1.SessionAnswer.cancel:type_name -> lastword.v1.CancelResponse
+	11, // 24: lastword.v1.SessionAnswer.status:type_name -> lastword.v1.StatusResponse
+	26, // 25: lastword.v1.SessionAnswer.failure:type_name -> lastword.v1.SessionFailure
+	33, // 26: lastword.v1.SessionFailure.refusal:type_name -> lastword.v1.Refusal
+	34, // 27: lastword.v1.Tenure.ttl:type_name -> google.protobuf.Duration
+	34, // 28: lastword.v1.Tenure.remaining:type_name -> google.protobuf.Duration
+	31, // 29: lastword.v1.Tenure.previous:type_name -> lastword.v1.Ending
+	29, // 30: lastword.v1.Status.holder:type_name -> lastword.v1.TenureRef
+	34, // 31: lastword.v1.Status.remaining:type_name -> google.protobuf.Duration
+	34, // 32: lastword.v1.Status.ttl:type_name -> google.protobuf.Duration
+	31, // 33: lastword.v1.Status.last:type_name -> lastword.v1.Ending
+	34, // 34: lastword.v1.Refusal.remaining:type_name -> google.protobuf.Duration
+	31, // 35: lastword.v1.Refusal.ended:type_name -> lastword.v1.Ending
+	0,  // 36: lastword.v1.AuthorityService.Acquire:input_type -> lastword.v1.AcquireRequest
+	2,  // 37: lastword.v1.AuthorityService.Renew:input_type -> lastword.v1.RenewRequest
+	4,  // 38: lastword.v1.AuthorityService.Release:input_type -> lastword.v1.ReleaseRequest
+	6,  // 39: lastword.v1.AuthorityService.Complete:input_type -> lastword.v1.CompleteRequest
+	8,  // 40: lastword.v1.AuthorityService.Cancel:input_type -> lastword.v1.CancelRequest
+	10, // 41: lastword.v1.AuthorityService.Status:input_type -> lastword.v1.StatusRequest
+	12, // 42: lastword.v1.AuthorityService.List:input_type -> lastword.v1.ListRequest
+	14, // 43: lastword.v1.AuthorityService.Revoke:input_type -> lastword.v1.RevokeRequest
+	20, // 44: lastword.v1.AuthorityService.Watch:input_type -> lastword.v1.WatchRequest
+	22, // 45: lastword.v1.AuthorityService.Session:input_type -> lastword.v1.SessionRequest
+	16, // 46: lastword.v1.AuthorityService.Report:input_type -> lastword.v1.ReportRequest
+	18, // 47: lastword.v1.AuthorityService.Resume:input_type -> lastword.v1.ResumeRequest
+	27, // 48: lastword.v1.AuthorityService.Bundle:input_type -> lastword.v1.BundleRequest
+	1,  // 49: lastword.v1.AuthorityService.Acquire:output_type -> lastword.v1.AcquireResponse
+	3,  // 50: lastword.v1.AuthorityService.Renew:output_type -> lastword.v1.RenewResponse
+	5,  // 51: lastword.v1.AuthorityService.Release:output_type -> lastword.v1.ReleaseResponse
+	7,  // 52: lastword.v1.AuthorityService.Complete:output_type -> lastword.v1.CompleteResponse
+	9,  // 53: lastword.v1.AuthorityService.Cancel:output_type -> lastword.v1.CancelResponse
+	11, // 54: lastword.v1.AuthorityService.Status:output_type -> lastword.v1.StatusResponse
+	13, // 55: lastword.v1.AuthorityService.List:output_type -> lastword.v1.ListResponse
+	15, // 56: lastword.v1.AuthorityService.Revoke:output_type -> lastword.v1.RevokeResponse
+	21, // 57: lastword.v1.AuthorityService.Watch:output_type -> lastword.v1.WatchResponse
+	24, // 58: lastword.v1.AuthorityService.Session:output_type -> lastword.v1.SessionResponse
+	17, // 59: lastword.v1.AuthorityService.Report:output_type -> lastword.v1.ReportResponse
+	19, // 60: lastword.v1.AuthorityService.Resume:output_type -> lastword.v1.ResumeResponse
+	28, // 61: lastword.v1.AuthorityService.Bundle:output_type -> lastword.v1.BundleResponse
+	49, // [49:62] is the sub-list for method output_type
+	36, // [36:49] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_lastword_v1_authority_proto_init() }
@@ -2729,7 +3063,7 @@ func file_lastword_v1_authority_proto_init() {
 	if File_lastword_v1_authority_proto != nil {
 		return
 	}
-	file_lastword_v1_authority_proto_msgTypes[19].OneofWrappers = []any{
+	file_lastword_v1_authority_proto_msgTypes[23].OneofWrappers = []any{
 		(*SessionCall_Acquire)(nil),
 		(*SessionCall_Renew)(nil),
 		(*SessionCall_Release)(nil),
@@ -2737,8 +3071,8 @@ func file_lastword_v1_authority_proto_init() {
 		(*SessionCall_Cancel)(nil),
 		(*SessionCall_Status)(nil),
 	}
-	file_lastword_v1_authority_proto_msgTypes[20].OneofWrappers = []any{}
-	file_lastword_v1_authority_proto_msgTypes[21].OneofWrappers = []any{
+	file_lastword_v1_authority_proto_msgTypes[24].OneofWrappers = []any{}
+	file_lastword_v1_authority_proto_msgTypes[25].OneofWrappers = []any{
 		(*SessionAnswer_Acquire)(nil),
 		(*SessionAnswer_Renew)(nil),
 		(*SessionAnswer_Release)(nil),
@@ -2753,7 +3087,7 @@ func file_lastword_v1_authority_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lastword_v1_authority_proto_rawDesc), len(file_lastword_v1_authority_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

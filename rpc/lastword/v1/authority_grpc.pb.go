@@ -49,6 +49,8 @@ const (
 	AuthorityService_Revoke_FullMethodName   = "/lastword.v1.AuthorityService/Revoke"
 	AuthorityService_Watch_FullMethodName    = "/lastword.v1.AuthorityService/Watch"
 	AuthorityService_Session_FullMethodName  = "/lastword.v1.AuthorityService/Session"
+	AuthorityService_Report_FullMethodName   = "/lastword.v1.AuthorityService/Report"
+	AuthorityService_Resume_FullMethodName   = "/lastword.v1.AuthorityService/Resume"
 	AuthorityService_Bundle_FullMethodName   = "/lastword.v1.AuthorityService/Bundle"
 )
 
@@ -104,6 +106,15 @@ type AuthorityServiceClient interface {
 	// breaks, whoever has no answer yet does not know: ask again with the same
 	// request_id.
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error)
+	// Report tells a fence that the authority may not know to have issued, or issued
+	// twice, as a resource does that has frozen its record (R10). It counts only with
+	// the signed grant of that fence, stops the grants and renewals of that resource
+	// until Resume, and is durable before its reply. It may be repeated.
+	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error)
+	// Resume lets a resource be granted again that a report has stopped, for an
+	// operator who has found out why. The next fence is above every one reported. It is
+	// durable before its reply, and audited with operator and reason.
+	Resume(ctx context.Context, in *ResumeRequest, opts ...grpc.CallOption) (*ResumeResponse, error)
 	// Bundle returns the trust bundle that grants are verified with. It holds no
 	// secret and needs no identity.
 	Bundle(ctx context.Context, in *BundleRequest, opts ...grpc.CallOption) (*BundleResponse, error)
@@ -229,6 +240,26 @@ func (c *authorityServiceClient) Session(ctx context.Context, opts ...grpc.CallO
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AuthorityService_SessionClient = grpc.BidiStreamingClient[SessionRequest, SessionResponse]
 
+func (c *authorityServiceClient) Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportResponse)
+	err := c.cc.Invoke(ctx, AuthorityService_Report_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *authorityServiceClient) Resume(ctx context.Context, in *ResumeRequest, opts ...grpc.CallOption) (*ResumeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResumeResponse)
+	err := c.cc.Invoke(ctx, AuthorityService_Resume_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *authorityServiceClient) Bundle(ctx context.Context, in *BundleRequest, opts ...grpc.CallOption) (*BundleResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(BundleResponse)
@@ -291,6 +322,15 @@ type AuthorityServiceServer interface {
 	// breaks, whoever has no answer yet does not know: ask again with the same
 	// request_id.
 	Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error
+	// Report tells a fence that the authority may not know to have issued, or issued
+	// twice, as a resource does that has frozen its record (R10). It counts only with
+	// the signed grant of that fence, stops the grants and renewals of that resource
+	// until Resume, and is durable before its reply. It may be repeated.
+	Report(context.Context, *ReportRequest) (*ReportResponse, error)
+	// Resume lets a resource be granted again that a report has stopped, for an
+	// operator who has found out why. The next fence is above every one reported. It is
+	// durable before its reply, and audited with operator and reason.
+	Resume(context.Context, *ResumeRequest) (*ResumeResponse, error)
 	// Bundle returns the trust bundle that grants are verified with. It holds no
 	// secret and needs no identity.
 	Bundle(context.Context, *BundleRequest) (*BundleResponse, error)
@@ -333,6 +373,12 @@ func (UnimplementedAuthorityServiceServer) Watch(*WatchRequest, grpc.ServerStrea
 }
 func (UnimplementedAuthorityServiceServer) Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error {
 	return status.Error(codes.Unimplemented, "method Session not implemented")
+}
+func (UnimplementedAuthorityServiceServer) Report(context.Context, *ReportRequest) (*ReportResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Report not implemented")
+}
+func (UnimplementedAuthorityServiceServer) Resume(context.Context, *ResumeRequest) (*ResumeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Resume not implemented")
 }
 func (UnimplementedAuthorityServiceServer) Bundle(context.Context, *BundleRequest) (*BundleResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Bundle not implemented")
@@ -520,6 +566,42 @@ func _AuthorityService_Session_Handler(srv interface{}, stream grpc.ServerStream
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AuthorityService_SessionServer = grpc.BidiStreamingServer[SessionRequest, SessionResponse]
 
+func _AuthorityService_Report_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AuthorityServiceServer).Report(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AuthorityService_Report_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AuthorityServiceServer).Report(ctx, req.(*ReportRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AuthorityService_Resume_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AuthorityServiceServer).Resume(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AuthorityService_Resume_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AuthorityServiceServer).Resume(ctx, req.(*ResumeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AuthorityService_Bundle_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(BundleRequest)
 	if err := dec(in); err != nil {
@@ -576,6 +658,14 @@ var AuthorityService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Revoke",
 			Handler:    _AuthorityService_Revoke_Handler,
+		},
+		{
+			MethodName: "Report",
+			Handler:    _AuthorityService_Report_Handler,
+		},
+		{
+			MethodName: "Resume",
+			Handler:    _AuthorityService_Resume_Handler,
 		},
 		{
 			MethodName: "Bundle",
