@@ -36,9 +36,9 @@ func (w *passage) prove(ctx context.Context) error {
 		return w.refusal(lastword.Unverified, "NOT_VERIFIED", 0, nil)
 	}
 	c := v.Claims()
-	mark := Mark{Epoch: c.Epoch, Revision: c.Revision}
-	w.g.answers.saw(w.key.Resource, mark)
-	w.attempt.Heard = core.Heard{Mode: Proof, State: c.State, Mark: mark}
+	// Only a write that is admitted makes others of the proof's mark: a forged one must
+	// not make the true ones look old.
+	w.attempt.Heard = core.Heard{Mode: Proof, State: c.State, Mark: Mark{Epoch: c.Epoch, Revision: c.Revision}}
 	return nil
 }
 
