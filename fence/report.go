@@ -61,23 +61,29 @@ func (w *passage) report(ctx context.Context, why string, rec Record) {
 	if g.cfg.Reporter == nil || w.call.Imported != nil {
 		return
 	}
-	signed := w.grant // of a fence that was issued twice
-	if why == "NEXT_FENCE" {
-		known := false
-		if signed, known = g.grants.get(w.key, rec.Fence); !known {
-			g.cfg.Logger.Warn("nothing to report to the authority: the grant of the stored fence is not known to this process",
-				"resource", w.key.Resource, "fence", rec.Fence)
-			return
-		}
+	stored, known := g.grants.get(w.key, rec.Fence)
+	var evidence []string
+	if known {
+		evidence = append(evidence, stored)
+	}
+	if why == "OTHER_LEASE" && w.grant != stored { // one of two with this fence
+		evidence = append(evidence, w.grant)
+	}
+	if len(evidence) == 0 {
+		g.cfg.Logger.Warn("nothing to report to the authority: the grant of the stored fence is not known to this process",
+			"resource", w.key.Resource, "fence", rec.Fence)
+		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.cfg.AskTimeout)
 	defer cancel()
-	a, err := g.cfg.Reporter.Report(ctx, lastword.Report{Resource: w.key.Resource, Grant: signed, Reporter: g.reporter()})
-	if err != nil {
-		g.cfg.Logger.Warn("the authority was not told of a frozen record", "resource", w.key.Resource, "error", err)
-		return
+	for _, signed := range evidence {
+		a, err := g.cfg.Reporter.Report(ctx, lastword.Report{Resource: w.key.Resource, Grant: signed, Reporter: g.reporter()})
+		if err != nil {
+			g.cfg.Logger.Warn("the authority was not told of a frozen record", "resource", w.key.Resource, "error", err)
+			continue
+		}
+		g.cfg.Logger.Warn("the authority was told of a frozen record", "resource", w.key.Resource, "fence", rec.Fence, "counted", a.Counted)
 	}
-	g.cfg.Logger.Warn("the authority was told of a frozen record", "resource", w.key.Resource, "fence", rec.Fence, "counted", a.Counted)
 }
 
 // reporter is who tells: the name of this gate, where nobody is authenticated.
