@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,7 +22,8 @@ const fenceTimeout = 30 * time.Second
 
 func (a *app) fenceCommand() *cobra.Command {
 	return group("fence", "the resource side: a fenced database",
-		a.fenceInitCommand(), a.fenceApplyCommand(), a.fenceStatusCommand(), a.fenceLookupCommand())
+		a.fenceInitCommand(), a.fenceApplyCommand(), a.fenceStatusCommand(), a.fenceLookupCommand(),
+		a.fenceReleaseCommand(), a.fenceRestoredCommand())
 }
 
 // within bounds a command by its --timeout.
@@ -134,13 +136,33 @@ type recordJSON struct {
 	LastPayload         string                      `json:"last_payload"`
 	Policy              string                      `json:"policy"`
 	StatusMode          string                      `json:"status_mode"`
+	Mode                string                      `json:"mode"`
 	Frozen              bool                        `json:"frozen"`
+	Imported            bool                        `json:"imported"`
+	Step                uint64                      `json:"step,string"`
+	HeardEpoch          uint32                      `json:"heard_epoch"`
+	HeardRevision       uint64                      `json:"heard_revision,string"`
+	RestoredUntil       string                      `json:"restored_until"`
+	Unraised            bool                        `json:"unraised"`
 	BundleSequence      uint64                      `json:"bundle_sequence,string"`
 	MinEpoch            uint32                      `json:"min_epoch"`
 	MinPolicyGeneration uint64                      `json:"min_policy_generation,string"`
 	Refusals            map[lastword.Verdict]string `json:"refusals"`
 	Quarantine          []quarantineJSON            `json:"quarantine"`
+	Acts                []actJSON                   `json:"acts"`
 }
+
+type actJSON struct {
+	Kind     string `json:"kind"`
+	Operator string `json:"operator"`
+	Reason   string `json:"reason"`
+	Before   uint64 `json:"fence_before,string"`
+	After    uint64 `json:"fence_after,string"`
+	At       string `json:"at"`
+}
+
+// enforced is the mode of every record there is: shadow records are none yet (R18).
+const enforced = "enforce"
 
 type quarantineJSON struct {
 	Owner     string `json:"owner"`
@@ -159,7 +181,15 @@ func (a *app) showRecord(key fence.Key, seen fence.Inspection) error {
 		GrantDigest: r.GrantDigest.String(), Root: r.Root.String(), LastSeq: r.LastSeq, LastOperation: r.LastOperation,
 		LastPayload: r.LastPayload.String(), Policy: string(r.Policy), StatusMode: string(r.Status), Frozen: r.Frozen,
 		BundleSequence: r.BundleSequence, MinEpoch: r.MinEpoch, MinPolicyGeneration: r.MinPolicyGeneration,
-		Refusals: map[lastword.Verdict]string{}, Quarantine: []quarantineJSON{},
+		Mode: mode(r), Imported: r.Imported, Step: cmp.Or(r.Step, fence.DefaultStep), Unraised: r.Unraised,
+		HeardEpoch: r.Heard.Epoch, HeardRevision: r.Heard.Revision,
+		Refusals: map[lastword.Verdict]string{}, Quarantine: []quarantineJSON{}, Acts: []actJSON{},
+	}
+	if r.Restored > 0 {
+		out.RestoredUntil = time.UnixMilli(int64(r.Restored)).UTC().Format(time.RFC3339Nano)
+	}
+	for _, a := range seen.Acts {
+		out.Acts = append(out.Acts, actJSON{string(a.Kind), a.Operator, a.Reason, uint64(a.Before), uint64(a.After), a.At.UTC().Format(time.RFC3339)})
 	}
 	var refusals []string
 	for _, v := range slices.Sorted(maps.Keys(seen.Refusals)) {
@@ -173,20 +203,39 @@ func (a *app) showRecord(key fence.Key, seen fence.Inspection) error {
 		}
 		out.Quarantine = append(out.Quarantine, q)
 	}
-	state, seq := "guarded", ""
+	state, seq, token, floor := "guarded", "", "", ""
 	switch {
+	case r.Unraised:
+		state = "RESTORED and not raised: it admits nothing until 'lastword fence restored' has run to its end"
 	case !r.Exists:
 		state = "no record: nothing was ever admitted here"
 	case r.Frozen:
 		state = "FROZEN"
+	case r.LeaseID == "":
+		state = "closed: only a larger fence is admitted"
 	}
 	if r.Exists {
 		seq = fmt.Sprint(r.LastSeq)
 	}
+	if r.Imported {
+		token = "imported: whoever calls is believed"
+	}
+	if r.BundleSequence > 0 {
+		floor = fmt.Sprintf("%d, minimum epoch %d", r.BundleSequence, r.MinEpoch)
+	}
 	return a.answer(out, row{"resource", string(key.Resource)}, row{"domain", key.Domain}, row{"state", state},
 		row{"fence", fenceText(r.Fence)}, row{"lease id", r.LeaseID}, row{"last seq", seq}, row{"last operation", r.LastOperation},
-		row{"policy", string(r.Policy)}, row{"status mode", string(r.Status)}, row{"root", r.Root.String()},
-		row{"refused", strings.Join(refusals, ", ")}, row{"quarantined", countText(len(out.Quarantine))})
+		row{"mode", mode(r)}, row{"policy", string(r.Policy)}, row{"status mode", string(r.Status)}, row{"token", token},
+		row{"bundle floor", floor}, row{"restored", windowText(r.Restored)}, row{"root", r.Root.String()},
+		row{"refused", strings.Join(refusals, ", ")}, row{"quarantined", countText(len(out.Quarantine))},
+		row{"last act", actText(seen.Acts)})
+}
+
+func mode(r fence.Record) string {
+	if !r.Exists {
+		return ""
+	}
+	return enforced
 }
 
 func countText(n int) string {

@@ -58,7 +58,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(
 		a.devCommand(), a.serveCommand(),
 		a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.completeCommand(), a.cancelCommand(), a.statusCommand(),
-		a.listCommand(), a.watchCommand(), a.revokeCommand(),
+		a.listCommand(), a.watchCommand(), a.revokeCommand(), a.resumeCommand(),
 		a.execCommand(), a.backupCommand(),
 		a.fenceCommand(), a.grantCommand(), a.labCommand(),
 		a.versionCommand(), a.completionCommand(),

@@ -248,7 +248,7 @@ func statusRows(st lastword.Status) []row {
 	if st.AskedCompleted {
 		asked += ", completed with " + resultText(st.AskedResult)
 	}
-	return append(rows, row{"next fence", fenceText(st.NextFence)}, row{"last", endingText(st.Last)}, row{"asked tenure", asked})
+	return append(rows, row{"next fence", fenceText(st.NextFence)}, row{"stopped", stoppedText(st.Reported)}, row{"last", endingText(st.Last)}, row{"asked tenure", asked})
 }
 
 // remainingText: an authority that has just started has not watched the lease yet, and
@@ -259,4 +259,12 @@ func remainingText(st lastword.Status) string {
 		return "not known, at most " + spanText(st.TTL)
 	}
 	return spanText(left) + " of " + spanText(st.TTL)
+}
+
+// stoppedText is what a resource's report has stopped.
+func stoppedText(reported lastword.Token) string {
+	if reported == 0 {
+		return ""
+	}
+	return "a resource has reported fence " + fenceText(reported) + "; see 'lastword resume --help'"
 }
