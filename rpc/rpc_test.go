@@ -162,9 +162,15 @@ func failing(err error) *fake {
 		proof: func(context.Context, lastword.StatusQuery, time.Duration) (lastword.Status, string, error) {
 			return lastword.Status{}, "", err
 		},
-		renewed: func(context.Context, lastword.TenureRef, time.Duration) (lastword.Tenure, error) { return lastword.Tenure{}, err },
-		report:  func(context.Context, lastword.Report) (lastword.ReportAnswer, error) { return lastword.ReportAnswer{}, err },
-		resume:  func(context.Context, lastword.Resource, lastword.Token, string, string) (lastword.Token, error) { return 0, err },
+		renewed: func(context.Context, lastword.TenureRef, time.Duration) (lastword.Tenure, error) {
+			return lastword.Tenure{}, err
+		},
+		report: func(context.Context, lastword.Report) (lastword.ReportAnswer, error) {
+			return lastword.ReportAnswer{}, err
+		},
+		resume: func(context.Context, lastword.Resource, lastword.Token, string, string) (lastword.Token, error) {
+			return 0, err
+		},
 	}
 }
 

@@ -141,7 +141,7 @@ func (w *world) restore(r lastword.Resource) (int, error) {
 	return w.subject.Restored(w.ctx, fence.Restore{Domain: domain, Resource: r, NextFence: w.nextOf, Until: wallClock, Act: act("backup of last night")})
 }
 
-// restored is KF-16 (2) and X22: the record went back to 40 while 45 was granted.
+// restored is KF-16 (2) and X21: the record went back to 40 while 45 was granted.
 func restored(w *world) {
 	const doc = "doc/a"
 	w.authority.setCounter(doc, 39)
@@ -262,7 +262,7 @@ func lostWithRestore(w *world) {
 	}
 }
 
-// bothRestored is KF-16 (3): the authority is behind the place.
+// bothRestored is KF-16 (3) and X22: the authority is behind the place.
 func bothRestored(w *world) {
 	const doc = "doc/a"
 	w.authority.setCounter(doc, 44)

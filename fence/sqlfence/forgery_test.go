@@ -276,9 +276,8 @@ func (f *forger) refuses(t *testing.T, c forged, before string, rows func() stri
 	m := lastword.Mutation{
 		Grant: c.grant, StatusProof: proof, Operation: "forged", Class: c.class, Payload: lastword.DigestOf([]byte("forged")),
 	}
-	switch c.verdict { // what the record refuses comes with a proof that was forged with it
-	case lastword.RootMismatch, lastword.FenceJump, lastword.StaleOwner:
-		m.StatusProof = f.proofOf(c.grant)
+	if v := c.verdict; v == lastword.RootMismatch || v == lastword.FenceJump || v == lastword.StaleOwner {
+		m.StatusProof = f.proofOf(c.grant) // what the record refuses comes with a proof that was forged with it
 	}
 	ran := false
 	effect := func(ctx context.Context, tx *sql.Tx) error {

@@ -20,10 +20,10 @@ func Report(rec Record, h Header, fence lastword.Token, lease string) (Change, A
 }
 
 func (rec Record) contradicts(h Header, fence lastword.Token, lease string) bool {
-	switch fence {
-	case rec.Lease.Fence:
+	switch {
+	case fence == rec.Lease.Fence:
 		return rec.Lease.ID != "" && lease != rec.Lease.ID
-	case rec.Previous.Fence:
+	case fence == rec.Previous.Fence:
 		return rec.Previous.LeaseID != "" && lease != rec.Previous.LeaseID
 	}
 	if next, ok := rec.nextFence(h); ok {
