@@ -79,7 +79,11 @@ func Release[T Tx](ctx context.Context, p Place[T], key Key, next lastword.Token
 		case rec.Unraised:
 			return rec, &lastword.Error{Code: lastword.CodeFenceRegression, Op: op, Resource: key.Resource, Fence: rec.Fence,
 				Message: "the place was restored and this record has not been raised since", Hint: "declare the restore again: it raises what it has not reached"}
-		case !rec.Exists && next == 0 && !rec.Lost:
+		case rec.Lost:
+			return rec, &lastword.Error{Code: lastword.CodeFenceRegression, Op: op, Resource: key.Resource,
+				Message: "the record is gone, and receipts of its resource are there: what it had admitted is not known here",
+				Hint:    "declare it restored: that raises it to what the authority has granted"}
+		case !rec.Exists && next == 0:
 			return rec, &lastword.Error{Code: lastword.CodeInvalid, Op: op, Resource: key.Resource, Message: "there is no record to release"}
 		}
 		return core.Close(rec, next), nil

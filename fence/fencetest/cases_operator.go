@@ -94,6 +94,32 @@ func released(w *world) {
 	if _, err := w.subject.Release(w.ctx, fence.Key{Domain: domain, Resource: "doc/none"}, 0, act("nothing there")); err == nil {
 		w.Fatalf("released a record that does not exist")
 	}
+	w.lostIsNotReleased()
+}
+
+// lostIsNotReleased: a record that is gone would begin again at 0; a restore that is
+// declared brings it back.
+func (w *world) lostIsNotReleased() {
+	w.Helper()
+	const gone = "doc/gone"
+	if w.subject.Lose == nil {
+		return
+	}
+	w.authority.setCounter(gone, 40)
+	a := w.tenure(gone)
+	w.applied(w.apply(a, 1, "op-1", "1"))(1)
+	w.must(w.subject.Lose(w.ctx, fence.Key{Domain: domain, Resource: gone}))
+	for _, next := range []lastword.Token{0, 7} {
+		if _, err := w.subject.Release(w.ctx, fence.Key{Domain: domain, Resource: gone}, next, act("in a hurry")); err == nil {
+			w.Fatalf("released a record that is lost, to %d", next)
+		}
+	}
+	if _, err := w.restore(gone); err != nil {
+		w.Fatalf("a lost record that is declared restored: %v", err)
+	}
+	if got := w.record(gone); got.Fence != a.claims.Fence || got.LeaseID != "" {
+		w.Fatalf("the lost record came back as %+v", got)
+	}
 }
 
 func actsKept(w *world) {
