@@ -38,6 +38,7 @@ func extreme(resource lastword.Resource, result []byte) store.Record {
 		},
 		Previous: lastword.Ending{State: lastword.StateRevoked, Fence: lastword.MaxToken - 1, LeaseID: "before",
 			Owner: "Owner", Completed: true, Result: result},
+		Reported: lastword.MaxToken,
 	}
 }
 
