@@ -18,7 +18,9 @@
 //
 // That an old write fails at the instant of expiry: until the newer fence has
 // reached the record, an older write whose status was answered before the take-
-// over, or that asks for none, may still be accepted. Effects outside the place's
+// over, or that asks for none, may still be accepted. A status proof compares two wall
+// clocks, within [Config.ProofSkew]. Imported tokens ([Config.Imported]) are believed. A
+// restored place is safe once that is declared ([DeclareRestored]). Effects outside the place's
 // transaction are not covered, nor writers that bypass the gate.
 package fence
 

@@ -44,7 +44,7 @@ func newReal(t *testing.T) *real {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.Close() })
-	c, err := client.New(a, client.Config{Owner: "worker"})
+	c, err := client.New(a, client.Config{Owner: "worker", CleanupTimeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,11 +20,10 @@ func Report(rec Record, h Header, fence lastword.Token, lease string) (Change, A
 }
 
 func (rec Record) contradicts(h Header, fence lastword.Token, lease string) bool {
-	switch {
-	case fence == rec.Lease.Fence:
-		return rec.Lease.ID != "" && lease != rec.Lease.ID
-	case fence == rec.Previous.Fence:
-		return rec.Previous.LeaseID != "" && lease != rec.Previous.LeaseID
+	for _, known := range [...]lastword.Ending{rec.Lease.ending(), rec.Previous} {
+		if known.LeaseID != "" && known.Fence == fence {
+			return lease != known.LeaseID
+		}
 	}
 	if next, ok := rec.nextFence(h); ok {
 		return fence >= next
