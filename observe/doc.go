@@ -91,6 +91,15 @@ func (all fences) Answered(ctx context.Context, a fence.Answer) {
 	}
 }
 
+// Followed implements [fence.FollowObserver] for those that do.
+func (all fences) Followed(ctx context.Context, following bool, why error) {
+	for _, o := range all {
+		if f, ok := o.(fence.FollowObserver); ok {
+			guarded(func() { f.Followed(ctx, following, why) })
+		}
+	}
+}
+
 // Answered implements [client.Observer].
 func (all clients) Answered(ctx context.Context, a client.Answer) {
 	for _, o := range all {

@@ -24,6 +24,7 @@ const (
 type fenceMetrics struct {
 	calls     *prometheus.CounterVec
 	durations *prometheus.HistogramVec
+	losses    prometheus.Counter
 
 	unsettled   *unsettled
 	open        prometheus.Collector
@@ -46,6 +47,7 @@ func newFenceMetrics() *fenceMetrics {
 	m := &fenceMetrics{
 		calls:     counter(side, "calls_total", "Calls at a gate, by operation, place, status mode of the gate and outcome: the verdict, or why there is none.", "op", "place", "mode", "outcome"),
 		durations: histogram(side, "call_duration_seconds", "Time of a call at a gate, the effect and the commit included, by operation, place and status mode.", callBuckets, "op", "place", "mode"),
+		losses:    losses(),
 		unsettled: newUnsettled(),
 		places:    newNames(maxPlaces),
 	}
@@ -61,7 +63,7 @@ func newFenceMetrics() *fenceMetrics {
 }
 
 func (m *fenceMetrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.calls, m.durations, m.open, m.oldest}
+	return []prometheus.Collector{m.calls, m.durations, m.losses, m.open, m.oldest}
 }
 
 // Answered implements [fence.Observer].
@@ -71,6 +73,20 @@ func (m *fenceMetrics) Answered(_ context.Context, a fence.Answer) {
 	key.outcome = outcomeOf(a)
 	m.callsOf.of(key).Inc()
 	m.unsettled.learn(a)
+}
+
+// Followed implements [fence.FollowObserver].
+func (m *fenceMetrics) Followed(_ context.Context, following bool, _ error) {
+	if !following {
+		m.losses.Inc()
+	}
+}
+
+func losses() prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: namespace, Subsystem: fenceSide, Name: "watch_losses_total",
+		Help: "How often a gate lost its watch of the authority, or did not get one.",
+	})
 }
 
 func outcomeOf(a fence.Answer) string {
