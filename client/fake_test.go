@@ -36,7 +36,7 @@ type fake struct {
 	leases   map[lastword.Resource]*fakeLease
 	requests map[string]*fakeRequest
 	calls    []string
-	queued   int // acquires with a wait
+	queued   int             // acquires with a wait
 	onServer func(op string) // called after the authority has processed a message
 	inFlight sync.WaitGroup  // messages and answers on their way
 }
