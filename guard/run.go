@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"syscall"
 
 	"github.com/lastword/lastword"
@@ -64,7 +65,7 @@ func Run(ctx context.Context, c *client.Client, o Options) (Exit, error) {
 	if err := checkSystem(); err != nil {
 		return Exit{Code: ExitFailed}, o.own("process groups cannot be watched here", err)
 	}
-	r := &run{ctx: ctx, client: c, o: o}
+	r := &run{ctx: ctx, client: c, o: o, start: func(cmd *exec.Cmd) (startedGroup, error) { return startGroup(cmd) }}
 	// Whatever can fail without the lease fails before it is asked for.
 	if r.path, err = lookUp(o); err != nil {
 		return r.refused(err)
@@ -83,6 +84,7 @@ type run struct {
 	o      Options
 	path   string // of the program
 	place  *place
+	start  func(*exec.Cmd) (startedGroup, error)
 
 	exit Exit
 	err  error
@@ -112,6 +114,13 @@ func (r *run) run() (Exit, error) {
 	return r.exit, r.err
 }
 
+// startedGroup is a group whose command was started.
+type startedGroup interface {
+	group
+	// reap says how the command ended, once the group is gone.
+	reap() (code int, sig syscall.Signal)
+}
+
 // under runs the command under the lease.
 func (r *run) under(l *client.Lease) (Exit, error) {
 	grace, err := r.o.graceOf(l.TTL())
@@ -121,7 +130,7 @@ func (r *run) under(l *client.Lease) (Exit, error) {
 	if err := r.place.write(l.Ref(), l.Grant()); err != nil {
 		return Exit{Code: ExitFailed}, r.o.own("the grant file was not written", err)
 	}
-	g, err := startGroup(r.command(l))
+	g, err := r.start(r.command(l))
 	if err != nil {
 		return r.refused(err)
 	}
