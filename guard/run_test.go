@@ -25,6 +25,7 @@ import (
 type one struct {
 	ttl       time.Duration // granted; 0 is what is asked for
 	onAcquire func() error
+	cancel    error // what a cancel is answered
 
 	mu       sync.Mutex
 	releases int
@@ -62,7 +63,7 @@ func (o *one) Release(context.Context, lastword.TenureRef) error {
 }
 func (o *one) Complete(context.Context, lastword.TenureRef, []byte) error { return nil }
 func (o *one) Cancel(context.Context, lastword.Resource, string, string) error {
-	return nil
+	return o.cancel
 }
 
 func (o *one) Status(context.Context, lastword.StatusQuery) (lastword.Status, error) {
@@ -114,6 +115,28 @@ func TestASignalBeforeTheStartLetsNothingRun(t *testing.T) { // KF-31 (a)
 				}
 			}
 		}
+	}
+}
+
+// Interrupted, and nobody knows whether there is a lease: that is what has to be told.
+func TestAnInterruptWhoseCancelIsNotConfirmedIsUnknown(t *testing.T) { // R27, P5
+	t.Parallel()
+	signals := make(chan os.Signal, 1)
+	lost := &lastword.Error{Code: lastword.CodeUnknown, Message: "lost"}
+	a := &one{cancel: lost}
+	a.onAcquire = func() error {
+		select {
+		case signals <- syscall.SIGINT:
+		default:
+		}
+		return lost
+	}
+	o := a.options(t)
+	o.Signals, o.Acquire.Wait = signals, time.Hour
+	exit, err := Run(t.Context(), a.client(t), o)
+	var open *client.OpenAttempt
+	if exit != (Exit{Code: ExitUnreachable, Signal: syscall.SIGINT}) || !errors.Is(err, lastword.ErrUnknownOutcome) || !errors.As(err, &open) {
+		t.Errorf("got %+v, %v", exit, err)
 	}
 }
 

@@ -20,6 +20,10 @@ LASTWORD_FENCE, LASTWORD_AUTHORITY and LASTWORD_GRANT_FILE in its environment; t
 one is a file for 'fence apply --grant', removed at the end. Standard input and output
 are CMD's own. Signals go to the whole process group.
 
+An acquire that gets no answer is asked about with the same request id, then cancelled,
+until nothing of it can be valid: for --wait, --ttl and four times --timeout (or a sixth of
+--ttl) at most. A line on stderr says so.
+
 If the lease is lost, the group gets SIGTERM, and SIGKILL after --grace. While the
 authority cannot be reached, that begins when only --grace is left of the lease, so that
 it is over when the lease is; --grace is therefore at most half of --ttl. At the end of
@@ -29,9 +33,10 @@ like that before the release.
 Exit codes: CMD's own, or 128 + n if signal n ended it (or the wait, which then leaves
 nothing behind); and
   121  held by another: CMD did not run
-  122  CMD was ended, because the lease was lost or at the end of --max-hold
+  122  CMD was ended, because the lease was lost or at the end of --max-hold; or the
+       tenure of --request-id was over: CMD did not run
   123  authority unreachable, or unknown whether there is a lease: CMD did not run
-  125  usage, or a failure of exec itself
+  125  usage, a failure of exec itself, or another refusal of the acquire
   126  CMD cannot be executed
   127  CMD was not found`
 

@@ -3,7 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -169,6 +172,28 @@ func TestAStderrThatBlocksHoldsUpNothing(t *testing.T) {
 	n.close()
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("it took %s", took)
+	}
+}
+
+func TestNoticesAreOneLineEachAndLeaveTheEndToTheEnd(t *testing.T) {
+	t.Parallel()
+	for _, asJSON := range []bool{false, true} {
+		var out bytes.Buffer
+		n := newNotices(&out, asJSON, "exec doc/a")
+		log := slog.New(n)
+		log.Info("not worth a line")
+		log.Warn("the lease ended", "to", "EXPIRED")
+		log.Warn("no\nanswer", "resource", "doc/a", "owner", "me", "error", errors.New("a\x1bb"))
+		n.close()
+		got := out.String()
+		want := "lastword: exec doc/a: no; answer, owner me, error a b\n"
+		if !asJSON && got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		var object map[string]any
+		if err := json.Unmarshal(out.Bytes(), &object); asJSON && (err != nil || object["msg"] != "no\nanswer" || object["owner"] != "me") {
+			t.Errorf("got %q: %v", got, err)
+		}
 	}
 }
 
