@@ -233,6 +233,46 @@ func TestAWaitThatEndsWhileItIsLookedAtNeedsNoCancel(t *testing.T) { // R3
 	})
 }
 
+// What the look that is under way at the end of a wait comes to is part of the answer.
+func TestALookThatIsUnderWayAtTheEndOfTheWaitIsWaitedFor(t *testing.T) { // R27
+	for name, c := range map[string]struct {
+		look    fault // looks are sent at 5 s and at 10 s, and the wait ends at 12 s
+		cancels int
+		granted bool
+	}{
+		"it is lost":             {fault{loseRequest: true}, 1, false},
+		"it arrives later":       {fault{delay: 3 * time.Second}, 0, true},
+		"it says the same again": {fault{delayReply: 3 * time.Second}, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				a := w.lease(w.client(client.Config{}), client.AcquireOptions{})
+				n := 0
+				w.suffer(func(op string) fault {
+					if op != "acquire" {
+						return fault{}
+					}
+					if n++; n == 3 {
+						return c.look
+					}
+					return fault{}
+				})
+				time.AfterFunc(12500*time.Millisecond, func() { _ = a.Close() })
+				l, err := w.client(client.Config{}).Acquire(t.Context(), doc, client.AcquireOptions{Wait: 12 * time.Second})
+				if c.granted != (err == nil) || err == nil && l.Fence() != 2 {
+					t.Errorf("got %v, %v", l, err)
+				}
+				if !c.granted {
+					wantIs(t, err, lastword.ErrHeld)
+				}
+				if w.count("cancel") != c.cancels || n != 3 {
+					t.Errorf("calls: %v", w.calls)
+				}
+			})
+		})
+	}
+}
+
 func TestAWaitingCallThatPanicsIsNoAnswer(t *testing.T) { // R27
 	inBubble(t, func(t *testing.T, w *world) {
 		a := w.lease(w.client(client.Config{}), client.AcquireOptions{})

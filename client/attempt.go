@@ -58,12 +58,16 @@ func (a *attempt) run() (*Lease, error) {
 		case unclear:
 		}
 		if a.silent() {
-			return nil, fmt.Errorf("%w: %v", errSilence, s.err)
+			return nil, inSilence(s.err)
 		}
 		a.tell(s.err)
 		sleep(a.ctx, pauses())
 	}
 }
+
+// inSilence is errSilence with what came in place of an answer at last, as a text: an
+// error of one copy must not be found inside the one of the attempt.
+func inSilence(last error) error { return fmt.Errorf("%w: %s", errSilence, last.Error()) }
 
 // silent says that an open attempt is not asked about any longer.
 func (a *attempt) silent() bool { return a.asking.Open && a.c.now() >= a.asking.Asks }
@@ -273,7 +277,7 @@ func (a *attempt) confirm(trust core.Trust, ref lastword.TenureRef) (core.Trust,
 	}
 	a.asking = a.asking.Unanswered(trust.Sent, 0, trust.Call, trust.TTL, a.c.cfg.bound())
 	if a.silent() {
-		return trust, fmt.Errorf("%w: %v", errSilence, err)
+		return trust, inSilence(err)
 	}
 	a.tell(err)
 	return trust, nil

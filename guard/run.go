@@ -172,7 +172,7 @@ type foreseen struct{}
 var errForeseen error = foreseen{}
 
 func (foreseen) Error() string        { return "the lease was about to expire" }
-func (foreseen) Is(target error) bool { return target == client.ErrExpired } //nolint:errorlint // this is errors.Is
+func (foreseen) Is(target error) bool { return target == client.ErrExpired }
 
 // lost is the error of a command that was ended for the sake of its lease. Without a
 // cause the end was only foreseen.
