@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -20,7 +21,8 @@ type app struct {
 	environ        []string // what env looks at
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	json           bool // -o json
+	json           bool             // -o json
+	signals        <-chan os.Signal // of exec; nil: none
 }
 
 const rootLong = `lastword: leases whose fence reaches the write.
