@@ -59,7 +59,7 @@ func (a *app) root() *cobra.Command {
 		a.serveCommand(),
 		a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.completeCommand(), a.cancelCommand(), a.statusCommand(),
 		a.execCommand(),
-		a.fenceCommand(), a.grantCommand(), a.labCommand(),
+		a.fenceCommand(), a.grantCommand(), a.labCommand(), a.benchCommand(),
 		a.versionCommand(), a.completionCommand(),
 	)
 	return root
