@@ -168,17 +168,23 @@ type measured struct {
 	load.Figures
 	serverCPU float64 // cores
 	serverRSS int64   // at the end, bytes
-	known     bool    // whether the two are
+	clientRSS int64   // of the load generator, at the beginning
+	known     bool    // whether these are
 }
 
 // measure gives one order to one side.
 func (s *subject) measure(ctx context.Context, o load.Order) (m measured, err error) {
 	var before realservers.Usage
 	began := func() {
-		if s.server != nil {
-			before, err = s.server.Usage()
-			m.known = err == nil
+		if s.server == nil {
+			return
 		}
+		generator, failed := s.driver.process.Usage()
+		m.clientRSS = generator.RSS
+		if failed == nil {
+			before, failed = s.server.Usage()
+		}
+		m.known = failed == nil // else this system does not tell
 	}
 	m.Figures, err = s.driver.run(ctx, o, began)
 	if err != nil {
@@ -194,6 +200,22 @@ func (s *subject) measure(ctx context.Context, o load.Order) (m measured, err er
 	m.serverCPU = (after.CPU - before.CPU).Seconds() / m.Elapsed.Seconds()
 	m.serverRSS = after.RSS
 	return m, nil
+}
+
+// again puts a new process in place of a load generator that is good for nothing more,
+// and a new server behind ours.
+func (s *subject) again(ctx context.Context, o Options) error {
+	if s.name != ours {
+		return fmt.Errorf("%s: its load generator gave up", s.name)
+	}
+	if err := s.stop(); err != nil {
+		return err
+	}
+	fresh, err := startOurs(ctx, o)
+	if err == nil {
+		*s = *fresh
+	}
+	return err
 }
 
 // inTurns calls visit for every side in every round, beginning with another one each

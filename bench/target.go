@@ -86,13 +86,13 @@ func (h *holders) Keep(ctx context.Context, n int, ttl time.Duration) (load.Kept
 	run := fmt.Sprintf("live-%d", time.Now().UnixNano())
 	leases := make([]*client.Lease, n)
 	err = load.Parallel(n, takers, func(i int) (err error) {
-		leases[i], err = c.Acquire(ctx, lastword.Resource(fmt.Sprintf("%s/%d", run, i)), client.AcquireOptions{TTL: ttl})
+		leases[i], err = c.Acquire(ctx, lastword.Resource(fmt.Sprintf("%s/%d", run, i)), client.AcquireOptions{TTL: ttl, Wait: longWait})
 		return err
 	})
-	k.leases = leases
 	if err != nil {
-		return nil, errors.Join(err, k.Done())
+		return nil, err
 	}
+	k.leases = leases
 	return k, nil
 }
 
@@ -131,9 +131,6 @@ func (k *keptLeases) Count() (renewed, lost int64) { return k.renewed.Load(), k.
 func (k *keptLeases) Done() error {
 	k.ended.Store(true)
 	return errors.Join(load.Parallel(len(k.leases), takers, func(i int) error {
-		if k.leases[i] == nil {
-			return nil
-		}
 		err := k.leases[i].Close()
 		if errors.Is(err, lastword.ErrNotHolder) {
 			return nil // it was counted as lost

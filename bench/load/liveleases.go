@@ -13,8 +13,16 @@ func liveLeases(ctx context.Context, t Target, o Order, began func()) (f Figures
 		return Figures{}, fmt.Errorf("%d leases of %v: want 1 or more, of more than 0", o.Leases, o.TTL)
 	}
 	start := time.Now()
-	kept, err := t.Keep(ctx, o.Leases, o.TTL)
+	taking, cancel := ctx, func() {}
+	if o.Limit > 0 {
+		taking, cancel = context.WithTimeout(ctx, o.Limit)
+	}
+	defer cancel()
+	kept, err := t.Keep(taking, o.Leases, o.TTL)
 	if err != nil {
+		if taking.Err() != nil && ctx.Err() == nil {
+			return Figures{GaveUp: true}, nil
+		}
 		return Figures{}, err
 	}
 	defer func() { err = errors.Join(err, kept.Done()) }()

@@ -29,7 +29,8 @@ type Target interface {
 	// connections back; nothing is held then.
 	Locks(ctx context.Context, keys []string) (locks []Lock, done func() error, err error)
 	// Keep takes n leases of this time to live, and renews each every third of it
-	// until done. It returns when all are held.
+	// until done. It returns when all are held. After an error some may be kept until
+	// the process ends.
 	Keep(ctx context.Context, n int, ttl time.Duration) (Kept, error)
 	// Close gives the connections back.
 	Close() error
@@ -53,6 +54,7 @@ type Order struct {
 	Work     time.Duration `json:"work_ns"`     // how long a holder works, hand-overs
 	Leases   int           `json:"leases"`      // live leases
 	TTL      time.Duration `json:"ttl_ns"`      // of live leases
+	Limit    time.Duration `json:"limit_ns"`    // for taking them all; 0 is none
 }
 
 // Figures are what one order came to. What a workload does not measure is zero.
@@ -69,6 +71,9 @@ type Figures struct {
 	Held int64         `json:"held"`
 	Lost int64         `json:"lost"`
 	Took time.Duration `json:"took_ns"` // to take them all
+	// GaveUp says that they could not all be taken within the limit. There are no other
+	// figures then, and the process is good for nothing more.
+	GaveUp bool `json:"gave_up"`
 
 	CPU time.Duration `json:"cpu_ns"` // of the load generator in the window
 }

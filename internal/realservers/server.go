@@ -45,7 +45,7 @@ type Usage struct {
 	RSS int64         // resident memory at this moment, bytes; shared pages count in each process
 }
 
-// Usage adds up all processes of the server. It is known on Linux only
+// Usage adds up all processes of the server and their children. It is known on Linux only
 // ([errors.ErrUnsupported]).
 func (s *Server) Usage() (Usage, error) {
 	var all Usage
@@ -59,7 +59,7 @@ func (s *Server) Usage() (Usage, error) {
 	return all, nil
 }
 
-// Usage is that of the process and its group.
+// Usage is that of the process and of all that descend from it.
 func (p *Process) Usage() (Usage, error) { return usage(p.ID()) }
 
 // Signal sends sig to all processes of the server: SIGSTOP makes it hang, SIGKILL

@@ -8,38 +8,61 @@ import (
 	"time"
 )
 
-// usage adds up the processes of a group, as /proc shows them.
-func usage(group int) (Usage, error) {
+// kernelProcess is what /proc says of a process.
+type kernelProcess struct {
+	parent int
+	dead   bool
+	usage  Usage
+}
+
+// usage adds up a process and all that descend from it: PostgreSQL's leave the group.
+func usage(pid int) (Usage, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return Usage{}, err
 	}
-	var u Usage
-	found := false
+	all := map[int]kernelProcess{}
 	for _, e := range entries {
-		if e.Name()[0] < '1' || e.Name()[0] > '9' {
+		id, err := strconv.Atoi(e.Name())
+		if err != nil {
 			continue
 		}
-		b, err := os.ReadFile("/proc/" + e.Name() + "/stat")
-		if err != nil {
-			continue // it has ended
-		}
-		if one, ok := member(b, group); ok {
-			u.CPU, u.RSS, found = u.CPU+one.CPU, u.RSS+one.RSS, true
+		if b, err := os.ReadFile("/proc/" + e.Name() + "/stat"); err == nil { // else it has ended
+			all[id] = readStat(b)
 		}
 	}
-	if !found {
-		return Usage{}, fmt.Errorf("no process of group %d is alive", group)
+	if p, ok := all[pid]; !ok || p.dead {
+		return Usage{}, fmt.Errorf("process %d is not alive", pid)
 	}
-	return u, nil
+	var sum Usage
+	for id, p := range all {
+		if descends(all, id, pid) {
+			sum.CPU, sum.RSS = sum.CPU+p.usage.CPU, sum.RSS+p.usage.RSS
+		}
+	}
+	return sum, nil
 }
 
-// member reads "pid (name) state ppid pgrp …"; the name may hold anything.
-func member(stat []byte, group int) (Usage, bool) {
+func descends(all map[int]kernelProcess, id, ancestor int) bool {
+	for range all { // no further than there are processes
+		if id == ancestor {
+			return true
+		}
+		p, ok := all[id]
+		if !ok {
+			return false
+		}
+		id = p.parent
+	}
+	return false
+}
+
+// readStat reads "pid (name) state ppid pgrp …"; the name may hold anything.
+func readStat(stat []byte) kernelProcess {
 	const hertz = 100 // USER_HZ, on every architecture that Go has
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 22 {
-		return Usage{}, false
+		return kernelProcess{dead: true}
 	}
 	number := func(i int) int64 {
 		n, err := strconv.ParseInt(string(fields[i]), 10, 64)
@@ -48,11 +71,8 @@ func member(stat []byte, group int) (Usage, bool) {
 		}
 		return n
 	}
-	if number(2) != int64(group) || fields[0][0] == 'Z' {
-		return Usage{}, false
+	return kernelProcess{
+		parent: int(number(1)), dead: fields[0][0] == 'Z' || fields[0][0] == 'X',
+		usage: Usage{CPU: time.Duration(number(11)+number(12)) * time.Second / hertz, RSS: number(21) * int64(os.Getpagesize())},
 	}
-	return Usage{
-		CPU: time.Duration(number(11)+number(12)) * time.Second / hertz,
-		RSS: number(21) * int64(os.Getpagesize()),
-	}, true
 }

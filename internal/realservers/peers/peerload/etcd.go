@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
@@ -17,6 +18,9 @@ import (
 
 // ttl of locks, everywhere.
 const ttl = 30 * time.Second
+
+// takers is how many calls take and give up live leases at a time.
+const takers = 64
 
 // etcd is concurrency.Mutex: one client, which is one connection, and for each lock a
 // session, which is one lease that the client keeps alive.
@@ -62,45 +66,60 @@ func (e *etcd) Locks(ctx context.Context, keys []string) ([]load.Lock, func() er
 
 // Keep holds leases, nothing more: no key and no lock hangs on them.
 func (e *etcd) Keep(ctx context.Context, n int, ttl time.Duration) (load.Kept, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	k := &etcdLeases{cancel: cancel}
-	err := load.Parallel(n, 64, func(int) error {
+	// What bounds the taking does not bound the keeping.
+	alive, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	k := &etcdLeases{client: e.client, cancel: cancel, ids: make([]clientv3.LeaseID, n)}
+	err := load.Parallel(n, takers, func(i int) error {
 		granted, err := e.client.Grant(ctx, int64(ttl/time.Second))
 		if err != nil {
 			return err
 		}
-		answers, err := e.client.KeepAlive(ctx, granted.ID)
+		k.ids[i] = granted.ID
+		answers, err := e.client.KeepAlive(alive, granted.ID)
 		if err != nil {
 			return err
 		}
-		k.watchers.Go(func() { k.watch(ctx, answers) })
+		k.watchers.Go(func() { k.watch(alive, answers) })
 		return nil
 	})
 	if err != nil {
-		return nil, errors.Join(err, k.Done())
+		cancel()
+		return nil, err
 	}
 	return k, nil
 }
 
 type etcdLeases struct {
+	client        *clientv3.Client
+	ids           []clientv3.LeaseID
 	renewed, lost atomic.Int64
 	cancel        context.CancelFunc
 	watchers      sync.WaitGroup
 }
 
-func (k *etcdLeases) watch(ctx context.Context, answers <-chan *clientv3.LeaseKeepAliveResponse) {
+func (k *etcdLeases) watch(alive context.Context, answers <-chan *clientv3.LeaseKeepAliveResponse) {
 	for range answers {
 		k.renewed.Add(1)
 	}
-	if ctx.Err() == nil {
+	if alive.Err() == nil {
 		k.lost.Add(1)
 	}
 }
 
 func (k *etcdLeases) Count() (renewed, lost int64) { return k.renewed.Load(), k.lost.Load() }
 
+// Done revokes them, so that what comes next does not share the machine with their
+// expiry.
 func (k *etcdLeases) Done() error {
 	k.cancel()
 	k.watchers.Wait()
-	return nil
+	return load.Parallel(len(k.ids), takers, func(i int) error {
+		limit, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_, err := k.client.Revoke(limit, k.ids[i])
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return nil // it was counted as lost
+		}
+		return err
+	})
 }
