@@ -22,7 +22,7 @@ func heavy(t *testing.T) {
 // shared is a directory that servers of other users can enter.
 func shared(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "bench-test-")
+	dir, err := os.MkdirTemp("", "bench-test-") //nolint:usetesting // t.TempDir lies in a private directory
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 func lastwordProgram(t *testing.T) string {
 	t.Helper()
 	buildOnce.Do(func() {
-		dir, err := os.MkdirTemp("", "bench-test-program-")
+		dir, err := os.MkdirTemp("", "bench-test-program-") //nolint:usetesting // for all tests
 		if err != nil {
 			buildErr = err
 			return
@@ -152,4 +152,3 @@ func until(t *testing.T, what string, is func() bool) {
 		}
 	}
 }
-

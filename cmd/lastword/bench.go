@@ -58,6 +58,9 @@ func durationOr(d *time.Duration, value time.Duration) *time.Duration {
 }
 
 func (a *app) bench(cmd *cobra.Command, o bench.Options, out, doc string) (err error) {
+	if o.Rounds < 1 { // to the package 0 is its default
+		return usage(cmd, "--rounds: %d: want 1 to 1000", o.Rounds)
+	}
 	var page []byte
 	if doc != "" { // a page that is none is found before anything runs
 		if page, err = os.ReadFile(doc); err != nil {

@@ -103,7 +103,7 @@ func listens(addr string) bool {
 // open is a directory that servers of other users can enter.
 func open(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "realservers-test-")
+	dir, err := os.MkdirTemp("", "realservers-test-") //nolint:usetesting // t.TempDir lies in a private directory
 	if err != nil {
 		t.Fatal(err)
 	}
