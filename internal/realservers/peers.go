@@ -49,14 +49,36 @@ func Peers(ctx context.Context) (Programs, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return Programs{}, err
 	}
+	source := filepath.Join(root, filepath.FromSlash(nestedModule))
+	if err := copyFiles(source, bin, "go.mod", "go.sum"); err != nil {
+		return Programs{}, err
+	}
 	err = run(ctx, Command{
-		Path: compiler, Dir: filepath.Join(root, filepath.FromSlash(nestedModule)), Env: []string{"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS="},
-		Args: []string{"build", "-buildvcs=false", "-trimpath", "-o", bin + "/", "./etcdmember", "./peerload"},
+		Path: compiler, Dir: source, Env: []string{"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS="},
+		Args: []string{
+			"build", "-mod=mod", "-modfile=" + filepath.Join(bin, "go.mod"), "-buildvcs=false", "-trimpath",
+			"-o", bin + "/", "./etcdmember", "./peerload",
+		},
 	})
 	if err != nil {
 		return Programs{}, fmt.Errorf("build %s: %w", nestedModule, err)
 	}
 	return built, nil
+}
+
+// copyFiles lets the build raise what the two modules share, where the product has moved
+// on, without a change of the checkout.
+func copyFiles(from, to string, names ...string) error {
+	for _, name := range names {
+		b, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(to, name), b, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkout is the root of the checkout that the working directory lies in.
