@@ -167,7 +167,7 @@ func (c *crowd) join(ctx context.Context, o Options, p peer, programs realserver
 type measured struct {
 	load.Figures
 	serverCPU float64 // cores
-	serverRSS int64   // at the end, bytes
+	serverRSS int64   // at the beginning or the end, whichever is more, bytes
 	clientRSS int64   // of the load generator, at the beginning
 	known     bool    // whether these are
 }
@@ -198,7 +198,7 @@ func (s *subject) measure(ctx context.Context, o load.Order) (m measured, err er
 		return m, fmt.Errorf("%s: %w", s.name, err)
 	}
 	m.serverCPU = (after.CPU - before.CPU).Seconds() / m.Elapsed.Seconds()
-	m.serverRSS = after.RSS
+	m.serverRSS = max(before.RSS, after.RSS)
 	return m, nil
 }
 

@@ -56,7 +56,7 @@ func (r Report) print(b *bytes.Buffer) {
 	if len(r.Ratios) > 0 {
 		rows = [][]string{{"case", "figure", "ratio of", "to", "is", "goal", ""}}
 		for _, q := range r.Ratios {
-			rows = append(rows, []string{q.Case, r.title(q.Of), q.Subject, q.Against, fmt.Sprintf("%.2f ×", q.Ratio), q.goal(), q.verdict()})
+			rows = append(rows, []string{q.Case, r.title(q.Of), q.Subject, q.Against, times(q.Ratio), q.goal(), q.verdict()})
 		}
 		b.WriteByte('\n')
 		grid(b, rows)
@@ -93,6 +93,14 @@ func (r Report) title(column string) string {
 		}
 	}
 	return column
+}
+
+// times is a ratio with at least two digits that say something.
+func times(ratio float64) string {
+	if ratio != 0 && ratio < 0.1 {
+		return strconv.FormatFloat(ratio, 'g', 2, 64) + " ×"
+	}
+	return fmt.Sprintf("%.2f ×", ratio)
 }
 
 func (q Ratio) goal() string {

@@ -73,6 +73,7 @@ func readStat(stat []byte) kernelProcess {
 	}
 	return kernelProcess{
 		parent: int(number(1)), dead: fields[0][0] == 'Z' || fields[0][0] == 'X',
-		usage: Usage{CPU: time.Duration(number(11)+number(12)) * time.Second / hertz, RSS: number(21) * int64(os.Getpagesize())},
+		// With what its children took that it has waited for: a connection's, that is over.
+		usage: Usage{CPU: time.Duration(number(11)+number(12)+number(13)+number(14)) * time.Second / hertz, RSS: number(21) * int64(os.Getpagesize())},
 	}
 }
