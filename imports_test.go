@@ -42,6 +42,9 @@ var rooms = []room{
 	{path: "grant", ours: []string{""}, third: []string{jose}},
 	{path: "identity", ours: []string{""}, third: []string{"github.com/spiffe/go-spiffe/v2"}},
 
+	// Servers of others, for tests and benchmarks.
+	{path: "internal/realservers"},
+
 	{path: "internal/grantfile", ours: []string{"", "grant"}},
 	// Observers are told by it, so that none of them can hold anybody up.
 	{path: "internal/outbox", std: []string{"context", "sync"}},

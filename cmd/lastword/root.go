@@ -62,7 +62,7 @@ func (a *app) root() *cobra.Command {
 		a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.completeCommand(), a.cancelCommand(), a.statusCommand(),
 		a.listCommand(), a.watchCommand(), a.revokeCommand(),
 		a.execCommand(), a.backupCommand(),
-		a.fenceCommand(), a.grantCommand(), a.labCommand(),
+		a.fenceCommand(), a.grantCommand(), a.labCommand(), a.benchCommand(),
 		a.versionCommand(), a.completionCommand(),
 	)
 	return root
