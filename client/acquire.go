@@ -130,7 +130,7 @@ func (a *attempt) cancel(cause error) error {
 	defer stop()
 	if errors.Is(cause, errSilence) {
 		a.c.cfg.Logger.Warn("still no answer; the attempt is being cancelled", "resource", a.resource,
-			"owner", a.c.cfg.Owner, "request", a.options.RequestID, "for", limit)
+			"owner", a.c.cfg.Owner, "request", a.options.RequestID, "for", limit.Round(time.Millisecond))
 		defer context.AfterFunc(a.ctx, func() {
 			sleep(ctx, a.c.cfg.CleanupTimeout)
 			stop()

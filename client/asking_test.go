@@ -157,6 +157,20 @@ func TestAnOpenAttemptOutlivesAnAuthorityThatIsAway(t *testing.T) { // R27
 	})
 }
 
+func TestWhoGivesUpIsToldByTheErrorAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.lease(w.client(client.Config{}), client.AcquireOptions{})
+		log, said := logged()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := w.client(client.Config{Logger: log}).Acquire(ctx, doc, client.AcquireOptions{Wait: time.Hour})
+		wantIs(t, err, lastword.ErrCanceled)
+		if said.Len() > 0 {
+			t.Errorf("said: %s", said)
+		}
+	})
+}
+
 func TestAPermanentAnswerIsNotAskedForAgain(t *testing.T) { // R27
 	for _, code := range []lastword.Code{lastword.CodeInternal, lastword.CodeInvalid, lastword.CodeQuota, lastword.CodeFenceRegression} {
 		inBubble(t, func(t *testing.T, w *world) {

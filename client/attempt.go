@@ -72,14 +72,23 @@ func inSilence(last error) error { return fmt.Errorf("%w: %s", errSilence, last.
 // silent says that an open attempt is not asked about any longer.
 func (a *attempt) silent() bool { return a.asking.Open && a.c.now() >= a.asking.Asks }
 
-// tell says once that there is no answer, and what is done about it.
+// tell says once that there is no answer, and what is done about it. Who has gone is
+// answered by the error.
 func (a *attempt) tell(err error) {
+	if a.ended() != nil {
+		return
+	}
+	now := a.c.now()
+	left := a.waitLeft(now)
+	if a.asking.Open {
+		left = max(time.Duration(a.asking.Asks-now), 0)
+	}
 	level := a.c.cfg.Logger.Debug
 	if !a.told {
 		a.told, level = true, a.c.cfg.Logger.Warn
 	}
 	level("no answer to the acquire yet; asking again with the same request id", "resource", a.resource,
-		"owner", a.c.cfg.Owner, "request", a.options.RequestID, "for", max(time.Duration(a.asking.Asks-a.c.now()), 0), "error", err)
+		"owner", a.c.cfg.Owner, "request", a.options.RequestID, "for", left.Round(time.Millisecond), "error", err)
 }
 
 // ended is why the attempt has to be given up, nil if it has not. The cause of the
