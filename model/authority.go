@@ -12,7 +12,9 @@ const (
 	class    = lastword.ClassWrite
 )
 
-var root = lastword.DigestOf([]byte("work"))
+// root is of the one piece of work that clients do, otherRoot of one that they name by
+// mistake.
+var root, otherRoot = lastword.DigestOf([]byte("work")), lastword.DigestOf([]byte("other work"))
 
 // served is what a process makes of one message.
 type served struct {
@@ -57,9 +59,13 @@ func (m *machine) decide(st *storeState, p procState, q message, era uint8) (d d
 	}
 	switch q.kind {
 	case askAcquire:
+		work := root
+		if q.otherRoot {
+			work = otherRoot
+		}
 		d.change, d.answer = w.acquire(st.rec, req, st.h, clock, core.AcquireInput{
 			Owner: ref.Owner, RequestID: ref.RequestID, TTL: ttl, Ticks: w.ticks(ttl, tick),
-			Root: root, Class: class, LeaseID: w.leaseID(p, st, era),
+			Root: work, Class: class, LeaseID: w.leaseID(p, st, era),
 			KeyID: "key", PolicyGeneration: 1,
 		})
 		if d.answer.Code == "" && !d.answer.Repeated {
@@ -74,7 +80,7 @@ func (m *machine) decide(st *storeState, p procState, q message, era uint8) (d d
 			d.effect = ends
 		}
 	case askComplete:
-		d.change, d.answer = w.complete(st.rec, req, st.h, clock, ref, []byte("done "+ref.RequestID))
+		d.change, d.answer = w.complete(st.rec, req, st.h, clock, ref, q.result())
 	case askCancel:
 		if d.change, d.answer = w.cancel(st.rec, req, st.h, clock, ref.Owner, ref.RequestID); d.change.Write {
 			d.effect = cancels
@@ -159,6 +165,7 @@ func open(l core.Lease) bool {
 // serve decides on what was read and commits it against what is there now.
 func (m *machine) serve(read, now *storeState, p procState, q message, era uint8) served {
 	d := m.decide(read, p, q, era)
+	decider := p
 	out := served{done: true}
 	after := *now
 	if d.change.Write {
@@ -173,7 +180,11 @@ func (m *machine) serve(read, now *storeState, p procState, q message, era uint8
 		out.bad = tenures(now, &after, q)
 		out.effect = d.effect
 	}
+	m.answeredWith(now, &after, q, d)
 	out.store, out.proc = m.stores.name(&after), m.procs.name(p.forgetful(&after))
+	if out.bad == "" && !truthful(read, decider, q, d) {
+		out.bad = wrongAnswer
+	}
 	out.reply = m.reply(q, d)
 	return out
 }
@@ -228,6 +239,9 @@ func (m *machine) reply(q message, d decision) uint16 {
 		r = q
 		r.asked = true
 		r.heard = core.Heard{Mode: core.Query, State: d.state, NextFence: d.next, AfterLook: q.look}
+		if q.jump {
+			r.heard = core.Heard{Mode: core.FenceOnly, NextFence: d.next}
+		}
 	default:
 		return 0
 	}

@@ -58,6 +58,9 @@ func (m *machine) clientSteps(s *state, c uint8) {
 		m.holderSteps(s, c, client)
 	case finished:
 	}
+	if s.left[mistakeBudget] > 0 && s.calm == 0 {
+		m.mistakes(s, c, client)
+	}
 	if s.left[clientCrashBudget] > 0 && s.calm == 0 && client.phase != idle && client.phase != finished {
 		m.spend(s, c, clientCrashBudget, evClientCrash, m.crash)
 	}

@@ -83,7 +83,15 @@ func (m *machine) text(before, after *state, ev event) string {
 	case evRevoke:
 		return "an operator revokes fence " + number(m.sent(before, after).fence)
 	case evForge:
-		return "somebody sends a write with a forged grant, fence " + number(m.sent(before, after).fence)
+		q := m.sent(before, after)
+		what := "a write"
+		if q.kind == doAdvance {
+			what = "a registration"
+		}
+		if q.leaked {
+			return "somebody sends " + what + " with a grant signed by a leaked key, fence " + number(q.fence)
+		}
+		return "somebody sends " + what + " with a forged grant, fence " + number(q.fence)
 	case evCalm:
 		if ev.extra == 1 {
 			return "the end: somebody still waits"
@@ -103,7 +111,7 @@ var plainTexts = map[eventKind]string{
 	evPlaceRestore: "the resource's backup is put back", evPause: "is stopped after its own check",
 	evResume: "is continued", evCheck: "checks that it holds", evClientCrash: "crashes and forgets",
 	evRelease: "releases", evCancel: "gives up and cancels", evDraw: "asks for a fresh number",
-	evRegister: "asks the resource to register its fence", evLookup: "asks whether op-0 happened",
+	evOpen: "an operator releases the frozen record", evRegister: "asks the resource to register its fence", evLookup: "asks whether op-0 happened",
 	evComplete: "completes", evRenew: "asks to renew",
 }
 
@@ -124,6 +132,11 @@ func (m *machine) clientText(before, after *state, ev event) string {
 		return "acquires with request " + requestID(q.client, q.attempt)
 	case evRepeat:
 		return "asks again with request " + requestID(q.client, q.attempt)
+	case evMistake:
+		if q.kind < doWrite {
+			return "sends by mistake: " + m.requestText(q) + m.mistakeText(q)
+		}
+		return "by mistake sends " + mistaken(q) + " under " + number(q.fence)
 	case evWrite:
 		return fmt.Sprintf("sends %s under %s", numbered(q), number(q.fence))
 	case evResubmit:
@@ -133,6 +146,31 @@ func (m *machine) clientText(before, after *state, ev event) string {
 		return fmt.Sprintf("sends %s again under %s", numbered(q), number(q.fence))
 	default:
 		return eventNames[ev.kind]
+	}
+}
+
+// mistakeText is what is wrong with a request.
+func (m *machine) mistakeText(q *message) string {
+	switch {
+	case q.otherRoot:
+		return ", for other work"
+	case q.otherPayload:
+		return ", with another result"
+	case q.kind == askAcquire:
+		return ""
+	default:
+		return ", of lease " + q.lease
+	}
+}
+
+func mistaken(q *message) string {
+	switch text := numbered(q); {
+	case q.otherRoot:
+		return text + " of other work"
+	case q.otherPayload:
+		return text + " with other content"
+	default:
+		return text
 	}
 }
 

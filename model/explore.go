@@ -26,6 +26,7 @@ func (m *machine) initial() state {
 		s.backup = s.store[0]
 	}
 	s.witness = m.marks.name(witnessState{exists: true, w: mark})
+	s.place = m.places.name(placeState{rec: core.FenceRecord{Step: w.step}})
 	s.left = w.budgets()
 	for p := range w.processes {
 		proc := procState{id: uint8(p), up: true, held: w.epoch, ident: "first"}
@@ -55,6 +56,7 @@ type explorer struct {
 	slots   []uint64 // tag<<32 | index + 1
 	n       uint32
 
+	first       bool // end at the first violation
 	transitions uint64
 	fired       [events]uint64
 	found       []finding
@@ -141,7 +143,7 @@ func (e *explorer) run(ctx context.Context, wanted kind, progress func(states, q
 					seen[next.bad] = true
 					e.found = append(e.found, finding{kind: next.bad, parent: i, last: next})
 				}
-				if next.bad == wanted {
+				if next.bad == wanted || e.first && wanted == "" {
 					return e.fits()
 				}
 				if wanted == "" || next.s == s {

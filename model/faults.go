@@ -14,7 +14,7 @@ func (m *machine) deliver(s *state, i int) {
 		m.hear(s, i)
 	case q.kind == doLookup:
 		m.transact(s, i, false)
-	case q.kind >= doWrite && (m.w.status == core.FenceOnly || q.asked || q.read != 0):
+	case q.kind >= doWrite && (m.w.status == core.FenceOnly && !q.jump || q.asked || q.read != 0):
 		if p := m.places.at(s.place); p.shut {
 			return
 		}
@@ -43,9 +43,18 @@ func (m *machine) reach(s *state, i int, q *message) {
 	}
 }
 
-// operator generates what people do: declare a restored resource.
+// operator generates what people do: release a frozen record, declare a restored
+// resource.
 func (m *machine) operator(s *state) {
 	place := m.places.at(s.place)
+	if place.rec.Frozen && s.left[openBudget] > 0 {
+		opened := *place
+		opened.rec, opened.frozen = m.wiring.shut(place.rec, 0), false
+		next := *s
+		next.left[openBudget]--
+		next.place = m.places.name(opened)
+		m.emit(s, next, event{kind: evOpen, who: world0}, "")
+	}
 	if !place.shut {
 		return
 	}
@@ -194,12 +203,29 @@ func (m *machine) restorePlace(s *state) {
 	m.emit(s, next, event{kind: evPlaceRestore, who: world0}, "")
 }
 
-// forge sends a grant that the authority never made.
+// forge sends a grant that the authority never made. With a leaked key it verifies:
+// under the number of the newest tenure, or far above it (R14a, FENCE_REGRESSION).
 func (m *machine) forge(s *state) {
 	next := *s
 	next.left[forgeBudget]--
-	fence, _ := lastword.MakeToken(m.w.epoch, m.w.counter+50)
-	m.send(&next, m.msgs.name(message{kind: doWrite, client: maxClients - 1, op: maxIntents - 1, intent: maxIntents - 1, seq: 1, fence: fence, lease: "forged", forged: true}))
+	far, _ := lastword.MakeToken(m.w.epoch, m.w.counter+50)
+	q := message{kind: doWrite, client: maxClients - 1, op: maxIntents - 1, intent: maxIntents - 1, seq: 1, fence: far, lease: "forged", forged: true}
+	if !m.w.leaked {
+		m.throw(s, next, q)
+		return
+	}
+	q.leaked, q.op = true, 2*maxIntents-1
+	m.throw(s, next, q)
+	if l := m.stores.at(s.store[0]).rec.Lease; l.Fence != 0 {
+		q.fence, q.op = l.Fence, 2*maxIntents-2
+		m.throw(s, next, q)
+		q.kind, q.op, q.intent, q.seq = doAdvance, 0, 0, 0
+		m.throw(s, next, q)
+	}
+}
+
+func (m *machine) throw(s *state, next state, q message) {
+	m.send(&next, m.msgs.name(q))
 	m.emit(s, next, event{kind: evForge, who: world0}, "")
 }
 

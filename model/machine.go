@@ -43,6 +43,8 @@ const (
 	evPlaceBackup
 	evPlaceRestore
 	evDeclare
+	evOpen
+	evMistake
 	evForge
 	evTick
 	evCalm
@@ -75,7 +77,7 @@ var eventNames = [events]string{
 	evBackup: "backups", evRestore: "restores of the authority", evRevoke: "revocations sent",
 	evTransact: "transactions", evTransactTwice: "writes delivered twice", evSecondStep: "second halves of a torn transaction",
 	evPlaceBackup: "backups of the resource", evPlaceRestore: "restores of the resource",
-	evDeclare: "restores declared", evForge: "forged grants", evTick: "ticks", evCalm: "calms",
+	evDeclare: "restores declared", evOpen: "frozen records released", evMistake: "mistakes of a client", evForge: "forged grants", evTick: "ticks", evCalm: "calms",
 	evPause: "pauses", evResume: "resumes", evCheck: "checks before a write", evAcquire: "acquires",
 	evRepeat: "repeated acquires", evRenew: "renewals", evWrite: "writes", evResubmit: "writes submitted again",
 	evComplete: "completions", evRelease: "releases", evCancel: "cancellations", evClientCrash: "client crashes",
@@ -98,9 +100,10 @@ type successor struct {
 
 // machine generates the successors of a state.
 type machine struct {
-	w      world
-	wiring *wiring
-	full   bool // a pool or the net overflowed: the world is too large
+	w       world
+	wiring  *wiring
+	reached outcomes
+	full    bool // a pool or the net overflowed: the world is too large
 
 	stores  *storePool
 	ghosts  *pool[ghost]
@@ -154,8 +157,11 @@ func (m *machine) enough() bool { return m.onlyFirst && len(m.out) > 0 }
 func (m *machine) successors(s *state) []successor {
 	m.out = m.out[:0]
 	m.onlyFirst = s.calm != 0
-	if m.w.script && !m.free(s) {
-		return m.scripted(s)
+	if m.w.script {
+		if !m.free(s) {
+			return m.scripted(s)
+		}
+		m.came(outPrefix)
 	}
 	for p := range m.w.processes {
 		if m.process(s, uint8(p)); m.enough() {

@@ -48,7 +48,7 @@ func (s *state) hash() uint64 {
 	h = mix(h, uint64(s.left[0])|uint64(s.left[1])<<8|uint64(s.left[2])<<16|uint64(s.left[3])<<24|
 		uint64(s.left[4])<<32|uint64(s.left[5])<<40|uint64(s.left[6])<<48|uint64(s.left[7])<<56)
 	h = mix(h, uint64(s.left[8])|uint64(s.left[9])<<8|uint64(s.left[10])<<16|uint64(s.now)<<24|
-		uint64(s.calm)<<32|uint64(s.paused)<<40|uint64(s.left[11])<<48)
+		uint64(s.calm)<<32|uint64(s.paused)<<40|uint64(s.left[11])<<48|uint64(s.left[12]^s.left[13]<<4)<<56)
 	return h * b
 }
 
@@ -201,6 +201,7 @@ type placeState struct {
 	effects [maxIntents]uint8 // by intent
 	top     uint8             // newest generation that it has accepted, from 1
 	shut    bool              // restored and not yet declared
+	frozen  bool              // two leases came under one fence
 }
 
 type receipt struct {
@@ -286,6 +287,11 @@ type message struct {
 	// Of a broken place: what it had read in its first step, from 1.
 	read   uint16
 	forged bool
+	leaked bool // forged with the authority's key
+	jump   bool // told FENCE_JUMP: the next fence is asked for
+
+	// Of a client that makes a mistake.
+	otherRoot, otherPayload bool
 }
 
 type messageKind uint8
@@ -313,6 +319,14 @@ const (
 	reAdvance
 	reLookup
 )
+
+// result is what a completion brings.
+func (q message) result() []byte {
+	if q.otherPayload {
+		return []byte("done otherwise")
+	}
+	return []byte("done " + requestID(q.client, q.attempt))
+}
 
 var clientNames = [maxClients]string{"A", "B", "C"}
 

@@ -56,35 +56,55 @@ func (m *machine) transact(s *state, i int, again bool) {
 func (m *machine) carryOut(p placeState, id uint16, q message, g *ghost) applied {
 	switch {
 	case q.kind == doLookup:
-		return applied{place: id, reply: m.msgs.name(message{
-			kind: reLookup, client: q.client, lease: q.lease, found: p.receipts[0].known || p.tombs&1 == 1,
-		})}
+		found := p.receipts[0].known || p.tombs&1 == 1
+		m.came(choose(found, outFound, outNotFound))
+		return applied{place: id, reply: m.msgs.name(message{kind: reLookup, client: q.client, lease: q.lease, found: found})}
 	case !m.wiring.verify(g, q):
+		m.ruled(q, lastword.Unverified)
 		return applied{place: id, reply: m.verdict(q, lastword.Unverified, 0)}
 	case q.read != 0:
 		return m.secondStep(p, q, g)
 	}
+	d := m.ruling(&p, q)
+	m.ruled(q, d.Verdict)
+	out := m.follow(p, id, q, d, g)
+	if out.bad == "" && !m.told(&p, q, d, g) {
+		out.bad = wrongVerdict
+	}
+	return out
+}
+
+// ruling is what the rules say to a verified message.
+func (m *machine) ruling(p *placeState, q message) core.Decision {
 	a := m.wiring.attempt(m.attemptOf(q))
-	var d core.Decision
 	rec := p.rec
 	rec.Lost = !rec.Exists && (p.receipts != [maxIntents * 2]receipt{} || p.tombs != 0)
 	if q.kind == doAdvance {
-		d = m.wiring.advance(rec, a)
-	} else {
-		d = m.wiring.admit(rec, m.wiring.operation(p.operation(q.op)), a)
+		return m.wiring.advance(rec, a)
 	}
+	return m.wiring.admit(rec, m.wiring.operation(p.operation(q.op)), a)
+}
+
+// follow does what a ruling asks for.
+func (m *machine) follow(p placeState, id uint16, q message, d core.Decision, g *ghost) applied {
 	switch {
 	case d.Again != "": // asked again, after the look
 		q.asked, q.heard, q.look = false, core.Heard{}, !p.rec.Exists
 		return applied{place: id, again: m.msgs.name(q)}
+	case d.Verdict == lastword.FenceJump && m.w.status == core.FenceOnly && !q.jump: // asked for the next fence (R14a)
+		q.jump = true
+		return applied{place: id, again: m.msgs.name(q)}
 	case d.Verdict != lastword.Applied || !d.Write:
 		return m.unchanged(p, id, q, d)
 	case q.kind == doAdvance:
-		p.rec = d.Record
+		p.rec, p.frozen = d.Record, false
 		p.top = max(p.top, g.find(q.fence, q.lease))
 		return applied{place: m.places.name(p), reply: m.verdict(q, d.Verdict, 0)}
 	case m.wiring.torn != whole:
 		return m.firstStep(p, id, q, d, g)
+	}
+	if gen := g.find(q.fence, q.lease); gen != 0 && gen < g.n && gen >= p.top {
+		m.came(outEarly)
 	}
 	p.store(q, d)
 	bad := p.effect(q, g, &m.w)
@@ -99,6 +119,7 @@ func (m *machine) unchanged(p placeState, id uint16, q message, d core.Decision)
 	out.place = id
 	if d.Freeze {
 		p.rec = core.Freeze(p.rec)
+		p.frozen = true
 		out.place = m.places.name(p)
 	}
 	r := p.receipts[q.op]
@@ -107,7 +128,7 @@ func (m *machine) unchanged(p placeState, id uint16, q message, d core.Decision)
 		own = uint64(r.seq)
 	}
 	out.reply = m.verdict(q, d.Verdict, own)
-	if q.kind != doWrite {
+	if q.kind != doWrite || q.leaked || q.otherPayload {
 		return out
 	}
 	done := p.effects[q.intent] > 0
@@ -123,14 +144,25 @@ func (m *machine) unchanged(p placeState, id uint16, q message, d core.Decision)
 func (m *machine) attemptOf(q message) core.Attempt {
 	a := core.Attempt{
 		Fence: q.fence, LeaseID: q.lease, GrantDigest: lastword.DigestOf([]byte(q.lease + q.fence.String())),
-		Root: root, Seq: uint64(q.seq), Operation: operationName(q.op), Payload: payloads[m.wiring.payload(q.intent)],
+		Root: root, Seq: uint64(q.seq), Operation: operationName(q.op), Payload: payloads[m.payload(q)],
 		Policy: m.w.policy, Status: m.w.status, BundleSequence: 1, PolicyGeneration: 1,
 		Heard: core.Heard{Mode: core.FenceOnly},
+	}
+	if q.otherRoot {
+		a.Root = otherRoot
 	}
 	if q.asked {
 		a.Heard = q.heard
 	}
 	return a
+}
+
+// payload is the number of the content that q brings.
+func (m *machine) payload(q message) uint8 {
+	if q.otherPayload {
+		return maxIntents
+	}
+	return m.wiring.payload(q.intent)
 }
 
 func (m *machine) verdict(q message, v lastword.Verdict, own uint64) uint16 {
@@ -142,6 +174,13 @@ func (m *machine) verdict(q message, v lastword.Verdict, own uint64) uint16 {
 		r = message{kind: reAdvance, client: q.client, lease: q.lease, code: string(v)}
 	}
 	return m.msgs.name(r)
+}
+
+func payloadNumber(q message) uint8 {
+	if q.otherPayload {
+		return maxIntents
+	}
+	return q.intent
 }
 
 func (p *placeState) operation(op uint8) core.KnownOperation {
@@ -163,7 +202,7 @@ func (p *placeState) store(q message, d core.Decision) {
 }
 
 func (p *placeState) receive(q message, d core.Decision) {
-	p.receipts[q.op] = receipt{known: true, intent: q.intent, seq: uint8(d.Seq), fence: q.fence, lease: q.lease, payload: q.intent}
+	p.receipts[q.op] = receipt{known: true, intent: q.intent, seq: uint8(d.Seq), fence: q.fence, lease: q.lease, payload: payloadNumber(q)}
 }
 
 // effect changes the business value, and checks what only the observer can.
@@ -176,7 +215,10 @@ func (p *placeState) effect(q message, g *ghost, w *world) kind {
 	p.value, p.by = int8(q.client)+1, q.fence
 	p.effects[q.intent]++
 	p.top = max(p.top, gen)
+	p.frozen = false
 	switch {
+	case q.leaked: // signed by the authority's own key: what it may do is what told and the numbers leave
+		return ""
 	case gen == 0 || q.forged:
 		return unauthorizedAccept
 	case older:

@@ -45,6 +45,11 @@ const (
 	segmentJump kind = "segment_jump"
 	// A holder started a write without trusting its tenure (R26).
 	effectWithoutTrust kind = "effect_without_trust"
+	// The place told a verdict that is not the protocol's for what it has and what came
+	// (protocol §4).
+	wrongVerdict kind = "wrong_verdict"
+	// The authority told what is not so (R2 to R7).
+	wrongAnswer kind = "wrong_answer"
 	// The faults stopped, and a waiting client was never granted.
 	waitingClientStarves kind = "waiting_client_starves"
 )
@@ -56,7 +61,7 @@ func Properties() []string {
 		twoTenuresHeld, holderPastTrust, leaseShortened, renewedAfterDeadline, foreignTenureChanged,
 		lateCompletion, requestGrantedTwice, grantedAfterCancel, receiptDisagrees,
 		acknowledgedWithoutEffect, refusedButDone, absenceDisproved, segmentJump,
-		effectWithoutTrust, waitingClientStarves,
+		effectWithoutTrust, wrongVerdict, wrongAnswer, waitingClientStarves,
 	}
 }
 

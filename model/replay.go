@@ -55,7 +55,7 @@ func Replay(s Schedule) (Schedule, error) {
 	// Two steps may read alike; all that are possible are followed.
 	now := []state{m.initial()}
 	for i, want := range s.Events {
-		next, bad, possible := m.follow(now, want, valueAt(s.Values, i))
+		next, bad, possible := m.goOn(now, want, valueAt(s.Values, i))
 		if len(next) == 0 {
 			return out, &lastword.Error{
 				Code: lastword.CodeInvalid, Op: "replay",
@@ -76,8 +76,8 @@ func valueAt(values []string, i int) string {
 	return ""
 }
 
-// follow takes every step from the states that reads as wanted.
-func (m *machine) follow(from []state, want Event, value string) (next []state, bad kind, possible []string) {
+// goOn takes every step from the states that reads as wanted.
+func (m *machine) goOn(from []state, want Event, value string) (next []state, bad kind, possible []string) {
 	for i := range from {
 		for _, step := range slices.Clone(m.successors(&from[i])) {
 			ev := m.describe(&from[i], &step.s, step.ev)

@@ -159,7 +159,7 @@ func production() *wiring {
 		guard:     func(held uint32, w core.Witness) bool { return w.Current > held },
 
 		verify: func(g *ghost, q message) bool {
-			return !q.forged && g.find(q.fence, q.lease) != 0
+			return q.leaked || !q.forged && g.find(q.fence, q.lease) != 0
 		},
 		attempt:   func(a core.Attempt) core.Attempt { return a },
 		operation: func(k core.KnownOperation) core.KnownOperation { return k },

@@ -50,7 +50,8 @@ type world struct {
 	shared   bool // all clients have the same intents
 	complete bool
 	release  bool
-	script   bool // the prefix of R31
+	script   bool  // the prefix of R31
+	before   uint8 // intents that A has finished in it
 
 	// overlap says that a copy of the store runs: numbers are promised, tenures are
 	// not (R10, not covered).
@@ -60,8 +61,17 @@ type world struct {
 	crashes, clientCrashes, dups, cancels     uint8
 	starts                                    uint8 // 0: one for each crash and each process that is down
 	revokes, backups, placeBackups, forgeries uint8
+	leaked                                    bool   // grants are forged with the authority's key
+	opens                                     uint8  // frozen records that an operator releases
+	mistakes                                  uint8  // of a client: another root, other content, a number too far
+	step                                      uint64 // of the record (R14a); 0 is the default
 	resubmits                                 uint8
 	undeclared                                bool // a restore of the place is not declared
+
+	// What must be reachable in the right system: without it the exploration says
+	// nothing of what the world is there for.
+	wants   outcomes
+	happens uint64 // set of eventKind
 }
 
 // tries is how many acquires client c may make.
@@ -88,6 +98,8 @@ const (
 	forgeBudget
 	cloneBudget
 	startBudget
+	openBudget
+	mistakeBudget
 	budgets
 )
 
@@ -101,7 +113,7 @@ func (w *world) budgets() [budgets]uint8 {
 		cancelBudget: w.cancels, revokeBudget: w.revokes,
 		backupBudget: w.backups, restoreBudget: w.backups,
 		placeBackupBudget: w.placeBackups, placeRestoreBudget: w.placeBackups,
-		forgeBudget: w.forgeries, cloneBudget: b2u(w.clone), startBudget: starts,
+		forgeBudget: w.forgeries, cloneBudget: b2u(w.clone), startBudget: starts, openBudget: w.opens, mistakeBudget: w.mistakes,
 	}
 }
 
