@@ -18,7 +18,10 @@ type Scope struct {
 // before it.
 func Scopes() []Scope {
 	r31 := []string{"r31", "r31-second", "r31-latest"}
-	quick := slices.Concat(r31, []string{"again", "work", "places-twice", "operators", "leaked", "jump", "mistakes", "mistakes-latest", "once", "confused"})
+	quick := slices.Concat(r31, []string{"again", "work", "places-twice", "operators", "leaked", "jump", "mistakes", "mistakes-latest", "once", "confused",
+		"tenures-short", "requests-late", "requests-again", "results-short", "renewals-alone", "starts-short",
+		"restores-short", "restores-running", "settle-short", "segments-short", "undeclared-short",
+	})
 	ci := slices.Concat(quick, []string{
 		"tenures", "requests", "results", "processes", "renewals", "starts", "restores", "segments",
 		"latest", "settle", "places", "undeclared", "calm", "three", "segments-closed", "restores-repeated",
@@ -74,6 +77,41 @@ func worlds() map[string]world {
 		w.policy, w.clients, w.attempts, w.others, w.writes = core.Latest, 1, 2, 0, 3
 		w.wants = outs(outApplied, outConflict, outOutOfOrder, outRootMismatch)
 	})
+	// The small ones of worlds that are told in full.
+	longer("tenures-short", "tenures", func(w *world) { w.horizon, w.renewals, w.others = 3, 0, 1 })
+	longer("requests-late", "requests", func(w *world) {
+		w.resends = 0
+		w.wants &^= outs(outGrantedAgain, outTenureEnded)
+	})
+	longer("requests-again", "requests", func(w *world) {
+		w.horizon = 1
+		w.wants &^= outs(outCancelLate, outByWatching)
+	})
+	longer("results-short", "results", func(w *world) {
+		w.horizon = 2
+		w.wants &^= outs(outByCounter)
+	})
+	longer("renewals-alone", "renewals", func(w *world) { w.processes = 1 })
+	longer("starts-short", "starts", func(w *world) {
+		w.writes = 0
+		w.wants &^= outs(outEarly, outStale)
+	})
+	longer("restores-short", "restores", func(w *world) {
+		w.horizon = 1
+		w.wants &^= outs(outEarly, outStale, outByWatching)
+	})
+	longer("restores-running", "restores", func(w *world) {
+		w.crashes, w.writes = 0, 0
+		w.wants &^= outs(outEarly, outStale)
+		w.happens &^= steps(evCrash, evStart)
+	})
+	longer("settle-short", "settle", func(w *world) { w.horizon = 2 })
+	longer("segments-short", "segments", func(w *world) {
+		w.clientCrashes, w.release, w.attempts = 0, false, 1
+		w.wants &^= outs(outReleased)
+		w.happens &^= steps(evClientCrash)
+	})
+	longer("undeclared-short", "undeclared", func(w *world) { w.horizon = 2 })
 	longer("segments-closed", "segments", func(w *world) { w.horizon, w.dups = 1, 1 })
 	return named
 }
