@@ -7,14 +7,14 @@ import (
 
 // truthful reports whether what the authority answers is so: on what the store had
 // when the process decided, and on what that process had watched.
-func truthful(st *storeState, p procState, q message, d decision) bool {
+func (m *machine) truthful(st *storeState, p procState, q message, d decision) bool {
 	l, a := &st.rec.Lease, d.answer
-	live := open(*l) && st.h.Tick < l.Deadline && p.watched < l.TTL && l.Fence.Epoch() >= st.h.Floor
+	live := p.live(st)
 	mine := live && l.ID == q.lease && l.Fence == q.fence && l.Owner == clientNames[q.client]
 	req := st.request(q.client, q.attempt)
 	switch q.kind {
 	case askAcquire:
-		return grantTruthful(st, req, live, q, d)
+		return m.grantTruthful(st, p, req, q, d)
 	case askRenew:
 		return (a.Code == "") == mine && (!mine || d.change.Record.Lease.Deadline >= st.h.Tick+l.Ticks)
 	case askRelease:
@@ -34,6 +34,26 @@ func truthful(st *storeState, p procState, q message, d decision) bool {
 	}
 }
 
+// live reports whether the present tenure is valid as far as process p knows: it is
+// open, and neither counter nor watching nor a regression has ended it (R4, R8, R10).
+func (p procState) live(st *storeState) bool {
+	l := &st.rec.Lease
+	return open(*l) && st.h.Tick < l.Deadline && p.watched < l.TTL && l.Fence.Epoch() >= st.h.Floor
+}
+
+// delayed reports whether the time after an expiry, and only after one, in which
+// nothing is granted still runs: neither the counter nor the watching of the process
+// says that it is over (R3).
+func (m *machine) delayed(st *storeState, p procState) bool {
+	l, watched, ended := &st.rec.Lease, p.watched, st.rec.Lease.EndedTick
+	if open(*l) {
+		watched, ended = watched-l.TTL, min(st.h.Tick, l.Deadline)
+	} else if l.State != lastword.StateExpired {
+		return false
+	}
+	return m.w.delay > 0 && st.h.Tick < ended+m.w.delayTicks() && watched < m.w.delay
+}
+
 // names reports whether q names the tenure of the request, all of it.
 func names(q message, req *core.Request) bool {
 	return req != nil && req.LeaseID != "" && req.LeaseID == q.lease && req.Fence == q.fence
@@ -48,8 +68,8 @@ func codeIf(done bool, otherwise lastword.Code) lastword.Code {
 
 // grantTruthful is R2 and R3: a known request is answered as it stands, an unknown one
 // is granted unless somebody holds or a delay runs.
-func grantTruthful(st *storeState, req *core.Request, live bool, q message, d decision) bool {
-	l, a := &st.rec.Lease, d.answer
+func (m *machine) grantTruthful(st *storeState, p procState, req *core.Request, q message, d decision) bool {
+	l, a, live := &st.rec.Lease, d.answer, p.live(st)
 	switch {
 	case req != nil && req.LeaseID == "":
 		return a.Code == lastword.CodeCanceled
@@ -67,7 +87,9 @@ func grantTruthful(st *storeState, req *core.Request, live bool, q message, d de
 		return a.Code == lastword.CodeHeld && !a.Blocked && a.Lease.ID == l.ID
 	case st.rec.Epoch > st.h.Epoch:
 		return a.Code == lastword.CodeFenceRegression
-	case st.h.Tick < st.h.HoldUntil:
+	case st.rec.Epoch == st.h.Epoch && st.rec.Counter >= lastword.MaxCounter:
+		return a.Code == lastword.CodeExhausted
+	case st.h.Tick < st.h.HoldUntil, m.delayed(st, p):
 		return a.Code == lastword.CodeHeld && a.Blocked
 	}
 	how := l.State

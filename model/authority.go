@@ -66,7 +66,7 @@ func (m *machine) decide(st *storeState, p procState, q message, era uint8) (d d
 		d.change, d.answer = w.acquire(st.rec, req, st.h, clock, core.AcquireInput{
 			Owner: ref.Owner, RequestID: ref.RequestID, TTL: ttl, Ticks: w.ticks(ttl, tick),
 			Root: work, Class: class, LeaseID: w.leaseID(p, st, era),
-			KeyID: "key", PolicyGeneration: 1,
+			KeyID: "key", PolicyGeneration: m.w.generation(st.h.Epoch), LockDelay: m.w.delay, LockDelayTicks: m.w.delayTicks(),
 		})
 		if d.answer.Code == "" && !d.answer.Repeated {
 			d.onTick, d.effect = true, grants
@@ -133,7 +133,7 @@ func (m *machine) look(p procState, st *storeState) procState {
 	if p.aged {
 		gone := core.Pace(tick, tick)
 		p.aged = false
-		p.watched = min(p.watched+gone, ttl)
+		p.watched = min(p.watched+gone, ttl+m.w.delay)
 		p.stood = p.stood || p.tick == st.h.Tick || m.wiring.restless
 	}
 	p.watched = m.wiring.watch(p, st.rec)
@@ -141,14 +141,14 @@ func (m *machine) look(p procState, st *storeState) procState {
 	if p.tick != st.h.Tick {
 		p.tick, p.stood = st.h.Tick, p.stood && m.wiring.restless
 	}
-	return p.forgetful(st)
+	return m.forgetful(p, st)
 }
 
 // forgetful makes processes alike that differ in what is of no use. While no tenure
 // is open nothing is watched; and a counter that was seen to stand for a tick, and
 // need not move, is as one that will be seen so at the next look.
-func (p procState) forgetful(st *storeState) procState {
-	if open(st.rec.Lease) {
+func (m *machine) forgetful(p procState, st *storeState) procState {
+	if open(st.rec.Lease) || m.w.delay > 0 && st.rec.Lease.State == lastword.StateExpired {
 		return p
 	}
 	p.revision, p.watched = 0, 0
@@ -181,8 +181,8 @@ func (m *machine) serve(read, now *storeState, p procState, q message, era uint8
 		out.effect = d.effect
 	}
 	m.answeredWith(now, &after, q, d)
-	out.store, out.proc = m.stores.name(&after), m.procs.name(p.forgetful(&after))
-	if out.bad == "" && !truthful(read, decider, q, d) {
+	out.store, out.proc = m.stores.name(&after), m.procs.name(m.forgetful(p, &after))
+	if out.bad == "" && !m.truthful(read, decider, q, d) {
 		out.bad = wrongAnswer
 	}
 	out.reply = m.reply(q, d)
@@ -270,7 +270,7 @@ func (m *machine) see(g ghost, before, after *storeState, q message, e effect, n
 	var bad kind
 	switch e {
 	case grants:
-		bad = g.grants(issue{fence: l.Fence, lease: l.ID, client: q.client, attempt: q.attempt}, now, m.w.overlap)
+		bad = g.grants(issue{fence: l.Fence, lease: l.ID, client: q.client, attempt: q.attempt}, now, &m.w)
 	case extends:
 		g.since = now + 1
 	case ends, cancels:

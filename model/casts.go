@@ -1,6 +1,9 @@
 package model
 
-import "github.com/lastword/lastword/internal/core"
+import (
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/internal/core"
+)
 
 // casts are the worlds that are told in full; worlds has those that differ from one
 // of them in a few bounds.
@@ -201,6 +204,56 @@ func casts() []world {
 			mistakes: 1,
 			wants:    outs(outRequestConflict, outOtherResult, outNotRenewed, outNotReleased, outNotCompleted, outCompleted, outReleased),
 			happens:  steps(evMistake),
+		},
+		{
+			name: "lock-delay", about: "after an expiry nothing is granted for a while; after a release it is",
+			clients: 2, processes: 1, attempts: 1, plain: true, writes: 0, counter: 40, horizon: 4, delay: tick,
+			status: core.FenceOnly, policy: core.Ordered, release: true,
+			wants: outs(outGranted, outHeld, outDelayed, outReleased, outByCounter, outByWatching),
+		},
+		{
+			name: "exhausted", about: "the counter is nearly used up; a new issuer epoch is the way out",
+			clients: 2, processes: 1, attempts: 2, others: 1, writes: 0, counter: lastword.MaxCounter - 1, horizon: 0,
+			status: core.FenceOnly, policy: core.Ordered, release: true,
+			crashes: 1,
+			wants:   outs(outGranted, outExhausted, outReleased),
+			happens: steps(evCrash, evStart),
+		},
+		{
+			name: "strange", about: "an order rule that this program does not know",
+			clients: 1, processes: 1, attempts: 1, writes: 1, counter: 40, horizon: 0,
+			status: core.FenceOnly, policy: "strange",
+			wants: outs(outOutOfOrder),
+		},
+		{
+			name: "lost", about: "the record is lost while its receipts stay; an operator releases it",
+			clients: 2, processes: 1, attempts: 1, writes: 1, counter: 40, horizon: 1,
+			status: core.FenceOnly, policy: core.Ordered, release: true,
+			losses: 1, opens: 1, dups: 1,
+			wants:   outs(outApplied, outReplayed, outRegression, outStale),
+			happens: steps(evLose, evOpen),
+		},
+		{
+			name: "bundles", about: "programs whose trust bundles are not of one age; an epoch and a policy generation become too old",
+			clients: 2, processes: 1, attempts: 1, writes: 1, counter: 40, horizon: 1,
+			status: core.FenceOnly, policy: core.Ordered, release: true,
+			crashes: 1, dups: 1,
+			gates: []gate{
+				{status: core.FenceOnly, sequence: 1}, {status: core.FenceOnly, sequence: 1, minEpoch: 1},
+				{status: core.FenceOnly, sequence: 1, minGeneration: 2}, {status: core.FenceOnly, sequence: 2, minEpoch: 1, minGeneration: 2},
+			},
+			wants: outs(outApplied, outUnverified, outVerifyAgain),
+		},
+		{
+			name: "gates", about: "programs that want to hear more or less of the authority, and that know other order rules",
+			clients: 2, processes: 1, attempts: 1, plain: true, writes: 2, counter: 40, horizon: 0,
+			status: core.FenceOnly, policy: core.Ordered, release: true,
+			mistakes: 1,
+			gates: []gate{
+				{status: core.FenceOnly, sequence: 1}, {policy: core.Latest, sequence: 1},
+				{status: core.Proof, policy: core.Ordered, proof: core.Proof, sequence: 1}, {status: core.Query, sequence: 1},
+			},
+			wants: outs(outApplied, outConflict, outOutOfOrder),
 		},
 	}
 }

@@ -111,7 +111,7 @@ var plainTexts = map[eventKind]string{
 	evPlaceRestore: "the resource's backup is put back", evPause: "is stopped after its own check",
 	evResume: "is continued", evCheck: "checks that it holds", evClientCrash: "crashes and forgets",
 	evRelease: "releases", evCancel: "gives up and cancels", evDraw: "asks for a fresh number",
-	evOpen: "an operator releases the frozen record", evRegister: "asks the resource to register its fence", evLookup: "asks whether op-0 happened",
+	evOpen: "an operator releases the record", evLose: "the record is lost, its receipts stay", evRegister: "asks the resource to register its fence", evLookup: "asks whether op-0 happened",
 	evComplete: "completes", evRenew: "asks to renew",
 }
 

@@ -13,14 +13,14 @@ func (m *machine) deliver(s *state, i int) {
 	case q.kind >= reAcquire:
 		m.hear(s, i)
 	case q.kind == doLookup:
-		m.transact(s, i, false)
-	case q.kind >= doWrite && (m.w.status == core.FenceOnly && !q.jump || q.asked || q.read != 0):
+		m.transact(s, i, s.net[i], false)
+	case q.kind >= doWrite && (m.w.status == core.FenceOnly && !q.jump && !q.ask || q.asked || q.read != 0):
 		if p := m.places.at(s.place); p.shut {
 			return
 		}
-		m.transact(s, i, false)
+		m.through(s, i)
 		if s.left[dupBudget] > 0 && s.calm == 0 && q.read == 0 && !q.forged {
-			m.transact(s, i, true)
+			m.transact(s, i, s.net[i], true)
 		}
 	default:
 		m.reach(s, i, q)
@@ -47,13 +47,8 @@ func (m *machine) reach(s *state, i int, q *message) {
 // resource.
 func (m *machine) operator(s *state) {
 	place := m.places.at(s.place)
-	if place.rec.Frozen && s.left[openBudget] > 0 {
-		opened := *place
-		opened.rec, opened.frozen = m.wiring.shut(place.rec, 0), false
-		next := *s
-		next.left[openBudget]--
-		next.place = m.places.name(opened)
-		m.emit(s, next, event{kind: evOpen, who: world0}, "")
+	if s.left[openBudget] > 0 && (place.rec.Frozen || lost(place)) {
+		m.open(s, place)
 	}
 	if !place.shut {
 		return
@@ -74,10 +69,38 @@ func (m *machine) operator(s *state) {
 		}
 		next := *s
 		next.place = m.places.name(declared)
-		m.emit(s, next, event{kind: evDeclare, who: world0, a: uint16(p)}, "")
+		m.emit(s, next, event{kind: evDeclare, who: world0, a: uint16(p)}, wrongUnless(closed(place.rec, declared.rec, st.rec.NextFence(st.h))))
 		return
 	}
 }
+
+// open is an operator that releases a record: a frozen one as it is, one that was
+// lost from the authority's next number on (R19, R20).
+func (m *machine) open(s *state, place *placeState) {
+	var above lastword.Token
+	if st := m.stores.at(s.store[0]); !place.rec.Exists {
+		above = st.rec.NextFence(st.h)
+	}
+	opened := *place
+	opened.rec, opened.frozen = m.wiring.shut(place.rec, above), false
+	if above > 0 {
+		opened.top = m.ghosts.at(s.ghost).n + 1
+	}
+	next := *s
+	next.left[openBudget]--
+	next.place = m.places.name(opened)
+	m.emit(s, next, event{kind: evOpen, who: world0}, wrongUnless(closed(place.rec, opened.rec, above)))
+}
+
+func wrongUnless(right bool) kind {
+	if right {
+		return ""
+	}
+	return wrongRecord
+}
+
+// lost: the record is gone and its receipts are there (R19).
+func lost(p *placeState) bool { return !p.rec.Exists && p.receipts != [maxIntents * 2]receipt{} }
 
 // issued reports whether an operation id was in use before now.
 func (m *machine) issued(s *state, op uint8) bool {
@@ -133,6 +156,14 @@ func (m *machine) faults(s *state) {
 	}
 	if s.left[forgeBudget] > 0 {
 		m.forge(s)
+	}
+	if place := m.places.at(s.place); s.left[loseBudget] > 0 && place.rec.Exists {
+		gone := *place
+		gone.rec = core.FenceRecord{Step: m.w.step}
+		next := *s
+		next.left[loseBudget]--
+		next.place = m.places.name(gone)
+		m.emit(s, next, event{kind: evLose, who: world0}, "")
 	}
 }
 
@@ -195,7 +226,7 @@ func (m *machine) restorePlace(s *state) {
 		}
 		q := *m.msgs.at(msg)
 		if q.asked || q.read != 0 {
-			q.asked, q.heard, q.look, q.read = false, core.Heard{}, false, 0
+			q.ask, q.asked, q.heard, q.look, q.read = false, false, core.Heard{}, false, 0
 			msg = m.msgs.name(q)
 		}
 		m.send(&next, msg)
@@ -208,7 +239,7 @@ func (m *machine) restorePlace(s *state) {
 func (m *machine) forge(s *state) {
 	next := *s
 	next.left[forgeBudget]--
-	far, _ := lastword.MakeToken(m.w.epoch, m.w.counter+50)
+	far, _ := lastword.MakeToken(m.w.epoch, m.w.counter+max(m.w.far, 50))
 	q := message{kind: doWrite, client: maxClients - 1, op: maxIntents - 1, intent: maxIntents - 1, seq: 1, fence: far, lease: "forged", forged: true}
 	if !m.w.leaked {
 		m.throw(s, next, q)
@@ -216,6 +247,13 @@ func (m *machine) forge(s *state) {
 	}
 	q.leaked, q.op = true, 2*maxIntents-1
 	m.throw(s, next, q)
+	q.fence, _ = lastword.MakeToken(m.w.epoch, m.w.counter+1)
+	m.throw(s, next, q)
+	q.fence = 0
+	m.throw(s, next, q)
+	q.fence, q.lease = far, ""
+	m.throw(s, next, q)
+	q.lease = "forged"
 	if l := m.stores.at(s.store[0]).rec.Lease; l.Fence != 0 {
 		q.fence, q.op = l.Fence, 2*maxIntents-2
 		m.throw(s, next, q)

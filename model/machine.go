@@ -45,6 +45,7 @@ const (
 	evDeclare
 	evOpen
 	evMistake
+	evLose
 	evForge
 	evTick
 	evCalm
@@ -77,7 +78,7 @@ var eventNames = [events]string{
 	evBackup: "backups", evRestore: "restores of the authority", evRevoke: "revocations sent",
 	evTransact: "transactions", evTransactTwice: "writes delivered twice", evSecondStep: "second halves of a torn transaction",
 	evPlaceBackup: "backups of the resource", evPlaceRestore: "restores of the resource",
-	evDeclare: "restores declared", evOpen: "frozen records released", evMistake: "mistakes of a client", evForge: "forged grants", evTick: "ticks", evCalm: "calms",
+	evDeclare: "restores declared", evOpen: "frozen records released", evMistake: "mistakes of a client", evLose: "records lost", evForge: "forged grants", evTick: "ticks", evCalm: "calms",
 	evPause: "pauses", evResume: "resumes", evCheck: "checks before a write", evAcquire: "acquires",
 	evRepeat: "repeated acquires", evRenew: "renewals", evWrite: "writes", evResubmit: "writes submitted again",
 	evComplete: "completions", evRelease: "releases", evCancel: "cancellations", evClientCrash: "client crashes",

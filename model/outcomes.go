@@ -24,6 +24,7 @@ const (
 	outTenureEnded
 	outCanceled
 	outRequestConflict
+	outExhausted
 	outRenewed
 	outNotRenewed
 	outReleased
@@ -52,6 +53,7 @@ const (
 	outRegression
 	outJump
 	outUnverified
+	outVerifyAgain
 	outRegistered
 	outFound
 	outNotFound
@@ -75,7 +77,7 @@ const (
 var outcomeNames = [outcomeCount]string{
 	outPrefix: "the end of the script", outEarly: "an older tenure's write before the newer one's first",
 	outGranted: "a grant", outGrantedAgain: "the same grant again", outHeld: "HELD by a tenure", outDelayed: "HELD by a delay alone",
-	outTenureEnded: "TENURE_ENDED", outCanceled: "CANCELED", outRequestConflict: "REQUEST_CONFLICT",
+	outTenureEnded: "TENURE_ENDED", outCanceled: "CANCELED", outRequestConflict: "REQUEST_CONFLICT", outExhausted: "EXHAUSTED",
 	outRenewed: "a renewal", outNotRenewed: "NOT_HOLDER to a renewal",
 	outReleased: "a release", outReleasedAgain: "the same release again", outNotReleased: "NOT_HOLDER to a release",
 	outCompleted: "a completion", outCompletedAgain: "the same completion again",
@@ -86,7 +88,8 @@ var outcomeNames = [outcomeCount]string{
 	outApplied: "APPLIED", outReplayed: "REPLAYED", outConflict: "CONFLICT", outStale: "STALE_OWNER",
 	outReceiptExpired: "RECEIPT_EXPIRED", outOutOfOrder: "OUT_OF_ORDER", outRootMismatch: "ROOT_MISMATCH",
 	outRegression: "FENCE_REGRESSION", outJump: "FENCE_JUMP", outUnverified: "UNVERIFIED",
-	outRegistered: "a registration", outFound: "a receipt that is found", outNotFound: "a receipt that is not found",
+	outVerifyAgain: "a bundle that is too old",
+	outRegistered:  "a registration", outFound: "a receipt that is found", outNotFound: "a receipt that is not found",
 	outConfirmed: "a grant that a renewal confirms", outUnknown: "OWNERSHIP_UNKNOWN",
 	outAskedHeld: "HELD again by a status answer", outAskedOver: "an end that a status answer tells",
 	outRenewedUnknown: "HELD again by a renewal", outLongHeld: "a tenure that renewals keep past its first deadline",
@@ -180,6 +183,8 @@ func acquireOutcome(a core.Answer) outcome {
 		return outCanceled
 	case lastword.CodeRequestConflict:
 		return outRequestConflict
+	case lastword.CodeExhausted:
+		return outExhausted
 	default:
 		return outcomeCount
 	}

@@ -48,7 +48,7 @@ func (s *state) hash() uint64 {
 	h = mix(h, uint64(s.left[0])|uint64(s.left[1])<<8|uint64(s.left[2])<<16|uint64(s.left[3])<<24|
 		uint64(s.left[4])<<32|uint64(s.left[5])<<40|uint64(s.left[6])<<48|uint64(s.left[7])<<56)
 	h = mix(h, uint64(s.left[8])|uint64(s.left[9])<<8|uint64(s.left[10])<<16|uint64(s.now)<<24|
-		uint64(s.calm)<<32|uint64(s.paused)<<40|uint64(s.left[11])<<48|uint64(s.left[12]^s.left[13]<<4)<<56)
+		uint64(s.calm)<<32|uint64(s.paused)<<40|uint64(s.left[11])<<48|uint64(s.left[12]^s.left[13]<<3^s.left[14]<<6)<<56)
 	return h * b
 }
 
@@ -202,6 +202,7 @@ type placeState struct {
 	top     uint8             // newest generation that it has accepted, from 1
 	shut    bool              // restored and not yet declared
 	frozen  bool              // two leases came under one fence
+	seen    seen              // what its verifications were made with
 }
 
 type receipt struct {
@@ -287,8 +288,10 @@ type message struct {
 	// Of a broken place: what it had read in its first step, from 1.
 	read   uint16
 	forged bool
-	leaked bool // forged with the authority's key
-	jump   bool // told FENCE_JUMP: the next fence is asked for
+	leaked bool  // forged with the authority's key
+	gate   uint8 // that it is in, from 1; 0: none yet, or there is one alone
+	ask    bool  // its gate asks the authority
+	jump   bool  // told FENCE_JUMP: the next fence is asked for
 
 	// Of a client that makes a mistake.
 	otherRoot, otherPayload bool

@@ -25,9 +25,8 @@ type applied struct {
 	bad   kind
 }
 
-// transact lets the place carry out message i of the net.
-func (m *machine) transact(s *state, i int, again bool) {
-	msg := s.net[i]
+// transact lets the place carry out message i of the net, as msg.
+func (m *machine) transact(s *state, i int, msg uint16, again bool) {
 	a := uint64(s.place)<<48 | uint64(msg)<<32 | uint64(s.ghost)<<16
 	v, ok := m.applying.get(a, 0)
 	if !ok {
@@ -59,7 +58,7 @@ func (m *machine) carryOut(p placeState, id uint16, q message, g *ghost) applied
 		found := p.receipts[0].known || p.tombs&1 == 1
 		m.came(choose(found, outFound, outNotFound))
 		return applied{place: id, reply: m.msgs.name(message{kind: reLookup, client: q.client, lease: q.lease, found: found})}
-	case !m.wiring.verify(g, q):
+	case !m.wiring.verify(g, q) || !m.gate(q).verified(&m.w, q):
 		m.ruled(q, lastword.Unverified)
 		return applied{place: id, reply: m.verdict(q, lastword.Unverified, 0)}
 	case q.read != 0:
@@ -68,8 +67,12 @@ func (m *machine) carryOut(p placeState, id uint16, q message, g *ghost) applied
 	d := m.ruling(&p, q)
 	m.ruled(q, d.Verdict)
 	out := m.follow(p, id, q, d, g)
-	if out.bad == "" && !m.told(&p, q, d, g) {
+	switch {
+	case out.bad != "":
+	case !m.told(&p, q, d, g):
 		out.bad = wrongVerdict
+	case d.Write && !m.recorded(&p, q, d):
+		out.bad = wrongRecord
 	}
 	return out
 }
@@ -88,8 +91,12 @@ func (m *machine) ruling(p *placeState, q message) core.Decision {
 // follow does what a ruling asks for.
 func (m *machine) follow(p placeState, id uint16, q message, d core.Decision, g *ghost) applied {
 	switch {
+	case d.Again == core.AgainVerify: // with the newest bundle
+		m.came(outVerifyAgain)
+		q.gate = uint8(len(m.w.gates))
+		return applied{place: id, again: m.msgs.name(q)}
 	case d.Again != "": // asked again, after the look
-		q.asked, q.heard, q.look = false, core.Heard{}, !p.rec.Exists
+		q.ask, q.asked, q.heard, q.look = m.w.status == core.FenceOnly, false, core.Heard{}, !p.rec.Exists
 		return applied{place: id, again: m.msgs.name(q)}
 	case d.Verdict == lastword.FenceJump && m.w.status == core.FenceOnly && !q.jump: // asked for the next fence (R14a)
 		q.jump = true
@@ -97,7 +104,7 @@ func (m *machine) follow(p placeState, id uint16, q message, d core.Decision, g 
 	case d.Verdict != lastword.Applied || !d.Write:
 		return m.unchanged(p, id, q, d)
 	case q.kind == doAdvance:
-		p.rec, p.frozen = d.Record, false
+		p.rec, p.frozen, p.seen = d.Record, false, p.seen.and(m.gate(q))
 		p.top = max(p.top, g.find(q.fence, q.lease))
 		return applied{place: m.places.name(p), reply: m.verdict(q, d.Verdict, 0)}
 	case m.wiring.torn != whole:
@@ -107,6 +114,7 @@ func (m *machine) follow(p placeState, id uint16, q message, d core.Decision, g 
 		m.came(outEarly)
 	}
 	p.store(q, d)
+	p.seen = p.seen.and(m.gate(q))
 	bad := p.effect(q, g, &m.w)
 	if bad == "" {
 		bad = p.agrees()
@@ -142,17 +150,22 @@ func (m *machine) unchanged(p placeState, id uint16, q message, d core.Decision)
 }
 
 func (m *machine) attemptOf(q message) core.Attempt {
+	g := m.gate(q)
 	a := core.Attempt{
 		Fence: q.fence, LeaseID: q.lease, GrantDigest: lastword.DigestOf([]byte(q.lease + q.fence.String())),
 		Root: root, Seq: uint64(q.seq), Operation: operationName(q.op), Payload: payloads[m.payload(q)],
-		Policy: m.w.policy, Status: m.w.status, BundleSequence: 1, PolicyGeneration: 1,
+		Policy: g.policy, Status: g.status, BundleSequence: g.sequence, MinEpoch: g.minEpoch,
+		PolicyGeneration: m.w.generation(q.fence.Epoch()), MinPolicyGeneration: g.minGeneration,
 		Heard: core.Heard{Mode: core.FenceOnly},
 	}
 	if q.otherRoot {
 		a.Root = otherRoot
 	}
-	if q.asked {
+	switch {
+	case q.asked:
 		a.Heard = q.heard
+	case g.proof != "":
+		a.Heard = core.Heard{Mode: g.proof, State: lastword.StateHeld}
 	}
 	return a
 }

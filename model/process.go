@@ -42,7 +42,8 @@ func (m *machine) round(s *state, p uint8, proc procState, st *storeState) {
 	looked := m.look(proc, st)
 	next := *s
 	l := &st.rec.Lease
-	needed := open(*l) && st.h.Tick < l.Deadline || st.h.Tick < st.h.HoldUntil
+	needed := open(*l) && st.h.Tick < l.Deadline || st.h.Tick < st.h.HoldUntil ||
+		m.w.delay > 0 && st.h.Tick < max(l.Deadline, l.EndedTick)+m.w.delayTicks()
 	if looked.stood && needed {
 		after := *st
 		after.h.Tick = m.wiring.step(st, looked.tick)

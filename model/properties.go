@@ -48,6 +48,8 @@ const (
 	// The place told a verdict that is not the protocol's for what it has and what came
 	// (protocol §4).
 	wrongVerdict kind = "wrong_verdict"
+	// A record is not what the accepted step makes of it (protocol §4, R20).
+	wrongRecord kind = "wrong_record"
 	// The authority told what is not so (R2 to R7).
 	wrongAnswer kind = "wrong_answer"
 	// The faults stopped, and a waiting client was never granted.
@@ -61,7 +63,7 @@ func Properties() []string {
 		twoTenuresHeld, holderPastTrust, leaseShortened, renewedAfterDeadline, foreignTenureChanged,
 		lateCompletion, requestGrantedTwice, grantedAfterCancel, receiptDisagrees,
 		acknowledgedWithoutEffect, refusedButDone, absenceDisproved, segmentJump,
-		effectWithoutTrust, wrongVerdict, wrongAnswer, waitingClientStarves,
+		effectWithoutTrust, wrongVerdict, wrongRecord, wrongAnswer, waitingClientStarves,
 	}
 }
 
@@ -105,7 +107,8 @@ func (m *machine) belief(id uint16) (bits uint32) {
 }
 
 // grants adds a grant to what the observer knows.
-func (g *ghost) grants(i issue, now uint8, overlap bool) kind {
+func (g *ghost) grants(i issue, now uint8, w *world) kind {
+	overlap := w.overlap
 	var bad kind
 	for k := range g.n {
 		before := &g.issues[k]
@@ -122,7 +125,7 @@ func (g *ghost) grants(i issue, now uint8, overlap bool) kind {
 		bad = fenceNotLarger
 	case g.cancelled>>slot(i.client, i.attempt)&1 == 1 && g.era == 0:
 		bad = grantedAfterCancel
-	case !overlap && g.since != 0 && now < g.since-1+uint8(ttl/tick):
+	case !overlap && g.since != 0 && now < g.since-1+uint8((ttl+w.delay)/tick):
 		bad = leaseShortened
 	}
 	if g.n < maxIssues {

@@ -19,6 +19,7 @@ type Scope struct {
 func Scopes() []Scope {
 	r31 := []string{"r31", "r31-second", "r31-latest"}
 	quick := slices.Concat(r31, []string{"again", "work", "places-twice", "operators", "leaked", "jump", "mistakes", "mistakes-latest", "once", "confused",
+		"leaked-exact", "lock-delay", "exhausted", "strange", "lost", "bundles", "gates", "gates-late",
 		"tenures-short", "requests-late", "requests-again", "results-short", "renewals-alone", "starts-short",
 		"restores-short", "restores-running", "settle-short", "segments-short", "undeclared-short",
 	})
@@ -76,6 +77,14 @@ func worlds() map[string]world {
 	longer("mistakes-latest", "mistakes", func(w *world) {
 		w.policy, w.clients, w.attempts, w.others, w.writes = core.Latest, 1, 2, 0, 3
 		w.wants = outs(outApplied, outConflict, outOutOfOrder, outRootMismatch)
+	})
+	longer("leaked-exact", "leaked", func(w *world) {
+		w.step, w.far = 41, 42
+		w.wants &^= outs(outJump)
+	})
+	longer("gates-late", "gates", func(w *world) {
+		w.horizon, w.writes, w.mistakes, w.release = 2, 1, 0, false
+		w.wants = outs(outApplied, outStale, outUnverified)
 	})
 	// The small ones of worlds that are told in full.
 	longer("tenures-short", "tenures", func(w *world) { w.horizon, w.renewals, w.others = 3, 0, 1 })

@@ -9,8 +9,14 @@ import (
 // through in its order, on what the observer has seen: which grants there were, what
 // the place has accepted, what it was told.
 func (m *machine) told(p *placeState, q message, d core.Decision, g *ghost) bool {
-	if d.Again != "" {
-		return m.w.status == core.Query && (!q.asked || !p.rec.Exists && !q.heard.AfterLook)
+	if !q.fence.Valid() || q.lease == "" {
+		return d.Verdict == lastword.Unverified
+	}
+	if again := m.begun(p, q); again != "" {
+		return d.Again == again
+	}
+	if d.Again != "" { // a record that is not there is looked for before the authority is asked (R19)
+		return d.Again == core.AgainAsk && !p.rec.Exists && m.mode(p, m.gate(q)) == core.Query && !q.heard.AfterLook
 	}
 	want, freezes := m.verdictFor(p, q, g)
 	return d.Verdict == want && d.Freeze == freezes && d.Quarantine == (want == lastword.Conflict)
@@ -31,10 +37,12 @@ func (m *machine) verdictFor(p *placeState, q message, g *ghost) (want lastword.
 	switch equal := rec.Exists && q.fence == rec.Fence; {
 	case succeeded, q.fence < rec.Fence, equal && closed:
 		return lastword.StaleOwner, false
-	case m.w.status == core.Query && q.heard.State != lastword.StateHeld && !least:
+	case q.asked && q.heard.Mode == core.Query && q.heard.State != lastword.StateHeld && !least:
 		return lastword.Unverified, false
 	case q.kind == doWrite && p.tombs>>q.op&1 == 1:
 		return lastword.ReceiptExpired, false
+	case !rec.Exists && p.receipts != [maxIntents * 2]receipt{}:
+		return lastword.FenceRegression, false
 	case p.frozen && q.fence.Epoch() <= rec.Fence.Epoch():
 		return lastword.FenceRegression, false
 	case equal && q.lease != rec.LeaseID:
@@ -43,15 +51,20 @@ func (m *machine) verdictFor(p *placeState, q message, g *ghost) (want lastword.
 		return lastword.RootMismatch, false
 	case m.jumps(rec, q.fence) && q.heard.NextFence <= q.fence:
 		return lastword.FenceJump, false
+	case strange(m.policy(p, q)):
+		return lastword.OutOfOrder, false
 	case q.kind == doAdvance:
 		return lastword.Applied, false
 	case equal:
-		return m.inside(rec, q), false
-	case m.w.policy == core.Ordered && q.seq > 1:
+		return m.inside(p, q), false
+	case m.policy(p, q) == core.Ordered && q.seq > 1:
 		return lastword.OutOfOrder, false
 	}
 	return lastword.Applied, false
 }
+
+// strange is an order rule that nobody knows: it admits nothing.
+func strange(p core.Policy) bool { return p != core.Ordered && p != core.Latest && p != core.Once }
 
 // jumps reports whether fence is more than the allowed step above what the record
 // has, or above the beginning of an epoch that it has not seen (R14a).
@@ -67,19 +80,20 @@ func (m *machine) jumps(rec *core.FenceRecord, fence lastword.Token) bool {
 }
 
 // inside is the order rule within the stored tenure.
-func (m *machine) inside(rec *core.FenceRecord, q message) lastword.Verdict {
+func (m *machine) inside(p *placeState, q message) lastword.Verdict {
+	rec, policy := &p.rec, m.policy(p, q)
 	seq, last := uint64(q.seq), rec.LastSeq
 	if seq == 0 {
 		seq = last + 1
 	}
 	switch {
-	case m.w.policy == core.Once && last > 0 && rec.LastPayload == payloads[m.payload(q)]:
+	case policy == core.Once && last > 0 && rec.LastPayload == payloads[m.payload(q)]:
 		return lastword.Replayed
-	case m.w.policy == core.Once && last > 0:
+	case policy == core.Once && last > 0:
 		return lastword.Conflict
-	case m.w.policy == core.Once, seq == last+1, m.w.policy == core.Latest && seq > last:
+	case policy == core.Once, seq == last+1, policy == core.Latest && seq > last:
 		return lastword.Applied
-	case seq == last, m.w.policy == core.Ordered && seq < last:
+	case seq == last, policy == core.Ordered && seq < last:
 		return lastword.Conflict
 	}
 	return lastword.OutOfOrder

@@ -61,10 +61,13 @@ type world struct {
 	crashes, clientCrashes, dups, cancels     uint8
 	starts                                    uint8 // 0: one for each crash and each process that is down
 	revokes, backups, placeBackups, forgeries uint8
-	leaked                                    bool   // grants are forged with the authority's key
-	opens                                     uint8  // frozen records that an operator releases
-	mistakes                                  uint8  // of a client: another root, other content, a number too far
-	step                                      uint64 // of the record (R14a); 0 is the default
+	leaked                                    bool      // grants are forged with the authority's key
+	opens                                     uint8     // frozen records that an operator releases
+	mistakes                                  uint8     // of a client: another root, other content, a number too far
+	step, far                                 uint64    // of the record (R14a), of a forged grant; 0 is the default, and 50
+	losses                                    uint8     // of the record, while its receipts stay
+	gates                                     []gate    // ways into the place; none: one, as status and policy say
+	delay                                     core.Span // between an expiry and the next grant (R3)
 	resubmits                                 uint8
 	undeclared                                bool // a restore of the place is not declared
 
@@ -80,6 +83,14 @@ func (w *world) tries(c uint8) int {
 		return w.others
 	}
 	return w.attempts
+}
+
+// delayTicks is the lock-delay in ticks of the counter.
+func (w *world) delayTicks() core.Tick {
+	if w.delay == 0 {
+		return 0
+	}
+	return core.Ticks(w.delay, tick)
 }
 
 // budget is what is left of the faults.
@@ -100,6 +111,7 @@ const (
 	startBudget
 	openBudget
 	mistakeBudget
+	loseBudget
 	budgets
 )
 
@@ -113,7 +125,7 @@ func (w *world) budgets() [budgets]uint8 {
 		cancelBudget: w.cancels, revokeBudget: w.revokes,
 		backupBudget: w.backups, restoreBudget: w.backups,
 		placeBackupBudget: w.placeBackups, placeRestoreBudget: w.placeBackups,
-		forgeBudget: w.forgeries, cloneBudget: b2u(w.clone), startBudget: starts, openBudget: w.opens, mistakeBudget: w.mistakes,
+		forgeBudget: w.forgeries, cloneBudget: b2u(w.clone), startBudget: starts, openBudget: w.opens, mistakeBudget: w.mistakes, loseBudget: w.losses,
 	}
 }
 
