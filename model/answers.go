@@ -27,6 +27,8 @@ func (m *machine) truthful(st *storeState, p procState, q message, d decision) b
 		return a.Code == "" && a.Repeated == (req != nil && !ends) && (!ends || d.change.Record.Lease.State == lastword.StateCanceled)
 	case askRevoke:
 		return a.Code == codeIf(live && l.Fence == q.fence, lastword.CodeNotHolder)
+	case askStatus:
+		return (d.told.asked == lastword.StateHeld) == (live && l.ID == q.lease) && (d.told.lease != "") == live
 	case doWrite, doAdvance:
 		return (d.state == lastword.StateHeld) == (live && l.ID == q.lease && l.Fence == q.fence)
 	default:
@@ -73,7 +75,7 @@ func (m *machine) grantTruthful(st *storeState, p procState, req *core.Request, 
 	switch {
 	case req != nil && req.LeaseID == "":
 		return a.Code == lastword.CodeCanceled
-	case req != nil && req.Params != paramsOf(q):
+	case req != nil && req.Params != m.paramsOf(q):
 		return a.Code == lastword.CodeRequestConflict
 	case req != nil && live && l.ID == req.LeaseID:
 		return a.Code == "" && a.Repeated && a.Lease.Fence == req.Fence && a.Lease.ID == req.LeaseID
@@ -111,9 +113,9 @@ func completeTruthful(req *core.Request, mine bool, q message, d decision) bool 
 	return a.Code == codeIf(mine, lastword.CodeNotHolder) && !a.Repeated
 }
 
-func paramsOf(q message) lastword.Digest {
+func (m *machine) paramsOf(q message) lastword.Digest {
 	if q.otherRoot {
-		return core.Params(ttl, otherRoot, class)
+		return core.Params(m.ttl, otherRoot, class)
 	}
-	return core.Params(ttl, root, class)
+	return core.Params(m.ttl, root, class)
 }

@@ -255,5 +255,13 @@ func casts() []world {
 			},
 			wants: outs(outApplied, outConflict, outOutOfOrder),
 		},
+		{
+			name: "keeper", about: "a holder's runtime: renewals and questions without an answer, with a late one, with one that is not what it hoped for",
+			clients: 1, processes: 1, attempts: 1, writes: 1, counter: 40, horizon: 6, ttl: 6 * tick,
+			status: core.FenceOnly, policy: core.Ordered, keeper: true,
+			renewals: 1, questions: 1,
+			wants:   outs(outConfirmed, outUnknown, outAskedHeld, outAskedOver, outRenewedUnknown, outLongHeld, outLateAnswer, outExpired, outApplied),
+			happens: steps(evAsk, evNoRenewal, evNoStatus),
+		},
 	}
 }

@@ -111,7 +111,9 @@ var plainTexts = map[eventKind]string{
 	evPlaceRestore: "the resource's backup is put back", evPause: "is stopped after its own check",
 	evResume: "is continued", evCheck: "checks that it holds", evClientCrash: "crashes and forgets",
 	evRelease: "releases", evCancel: "gives up and cancels", evDraw: "asks for a fresh number",
-	evOpen: "an operator releases the record", evLose: "the record is lost, its receipts stay", evRegister: "asks the resource to register its fence", evLookup: "asks whether op-0 happened",
+	evOpen: "an operator releases the record", evAsk: "asks what is known of its tenure", evNoRenewal: "has no answer to its renewal",
+	evNoStatus: "has no answer to its question", evStop: "tells its work to stop", evOverrun: "waits no longer for its work",
+	evLose: "the record is lost, its receipts stay", evRegister: "asks the resource to register its fence", evLookup: "asks whether op-0 happened",
 	evComplete: "completes", evRenew: "asks to renew",
 }
 
@@ -209,6 +211,8 @@ func (m *machine) servedText(after *state, ev event) string {
 		return text + ": number " + number(r.fence)
 	case r.kind == doWrite || r.kind == doAdvance:
 		return text + ": " + string(r.heard.State)
+	case r.kind == reStatus:
+		return text + ": " + toldText(r)
 	case r.code == "":
 		return text + ": done"
 	}
@@ -228,6 +232,8 @@ func (m *machine) requestText(q *message) string {
 		return fmt.Sprintf("%s's completion of %s", who, number(q.fence))
 	case askCancel:
 		return "the cancellation of " + requestID(q.client, q.attempt)
+	case askStatus:
+		return fmt.Sprintf("%s's question about %s of time %d", who, number(q.fence), q.sent)
 	case askRevoke:
 		return "the revocation of " + number(q.fence)
 	case askNumber:
@@ -235,6 +241,13 @@ func (m *machine) requestText(q *message) string {
 	default:
 		return fmt.Sprintf("status of %s's %s", who, number(q.fence))
 	}
+}
+
+func toldText(q *message) string {
+	if q.told.asked == lastword.StateHeld {
+		return fmt.Sprintf("%s, %d left", q.told.asked, q.told.left/tick)
+	}
+	return string(q.told.asked)
 }
 
 func (m *machine) placeText(before, after *state, ev event) string {
@@ -289,6 +302,8 @@ func (m *machine) heardText(q *message) string {
 			return "that it has renewed"
 		}
 		return q.code + " to its renewal"
+	case reStatus:
+		return fmt.Sprintf("that its tenure is %s, asked at time %d", toldText(q), q.sent)
 	case reComplete:
 		if q.code == "" {
 			return "that it has completed"

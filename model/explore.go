@@ -12,7 +12,7 @@ import (
 // issuer stands at the world's counter.
 func (m *machine) initial() state {
 	w := &m.w
-	mark := core.Witness{Current: w.epoch, Pending: w.epoch, Longest: ttl, Store: "first"}
+	mark := core.Witness{Current: w.epoch, Pending: w.epoch, Longest: m.ttl, Store: "first"}
 	st := storeState{
 		h: core.Header{Exists: true, Identity: "first", TickSpan: tick, Epoch: w.epoch, Witnessed: true},
 	}

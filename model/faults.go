@@ -279,7 +279,11 @@ func (m *machine) time(s *state) {
 	next := *s
 	next.now++
 	for p := range m.w.processes {
-		if proc := *m.procs.at(s.proc[p]); proc.up && !proc.aged {
+		proc := *m.procs.at(s.proc[p])
+		if proc.wrote != 0 {
+			proc.age = min(proc.age+1, uint8(m.ttl/tick))
+		}
+		if proc.up {
 			proc.aged = true
 			next.proc[p] = m.procs.name(proc)
 		}

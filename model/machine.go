@@ -1,6 +1,11 @@
 package model
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/lastword/lastword/internal/core"
+)
 
 // actor is who an event belongs to, in the order of a drawing's columns.
 type actor uint8
@@ -46,6 +51,11 @@ const (
 	evOpen
 	evMistake
 	evLose
+	evAsk
+	evNoRenewal
+	evNoStatus
+	evStop
+	evOverrun
 	evForge
 	evTick
 	evCalm
@@ -78,7 +88,9 @@ var eventNames = [events]string{
 	evBackup: "backups", evRestore: "restores of the authority", evRevoke: "revocations sent",
 	evTransact: "transactions", evTransactTwice: "writes delivered twice", evSecondStep: "second halves of a torn transaction",
 	evPlaceBackup: "backups of the resource", evPlaceRestore: "restores of the resource",
-	evDeclare: "restores declared", evOpen: "frozen records released", evMistake: "mistakes of a client", evLose: "records lost", evForge: "forged grants", evTick: "ticks", evCalm: "calms",
+	evDeclare: "restores declared", evOpen: "frozen records released", evMistake: "mistakes of a client", evLose: "records lost",
+	evAsk: "questions about a tenure", evNoRenewal: "renewals without an answer", evNoStatus: "questions without an answer",
+	evStop: "work told to stop", evOverrun: "work that did not stop", evForge: "forged grants", evTick: "ticks", evCalm: "calms",
 	evPause: "pauses", evResume: "resumes", evCheck: "checks before a write", evAcquire: "acquires",
 	evRepeat: "repeated acquires", evRenew: "renewals", evWrite: "writes", evResubmit: "writes submitted again",
 	evComplete: "completions", evRelease: "releases", evCancel: "cancellations", evClientCrash: "client crashes",
@@ -102,6 +114,7 @@ type successor struct {
 // machine generates the successors of a state.
 type machine struct {
 	w       world
+	ttl     core.Span
 	wiring  *wiring
 	reached outcomes
 	full    bool // a pool or the net overflowed: the world is too large
@@ -125,7 +138,7 @@ type machine struct {
 }
 
 func newMachine(w world, wi *wiring) *machine {
-	m := &machine{w: w, wiring: wi}
+	m := &machine{w: w, wiring: wi, ttl: cmp.Or(w.ttl, ttl)}
 	m.stores = newStorePool(&m.full)
 	m.ghosts = newPool(&m.full, ghost{})
 	m.marks = newPool(&m.full, witnessState{})
@@ -164,6 +177,9 @@ func (m *machine) successors(s *state) []successor {
 		}
 		m.came(outPrefix)
 	}
+	if m.w.keeper && m.looks(s) {
+		return m.out
+	}
 	for p := range m.w.processes {
 		if m.process(s, uint8(p)); m.enough() {
 			return m.out
@@ -190,6 +206,21 @@ func (m *machine) successors(s *state) []successor {
 		m.atRest(s)
 	}
 	return m.out
+}
+
+// looks lets a process look at once when a tick has gone by: a tenure is then over as
+// early as it can be, which is the worst for a holder.
+func (m *machine) looks(s *state) bool {
+	for p := range m.w.processes {
+		if proc := m.procs.at(s.proc[p]); proc.up && proc.aged && proc.read == 0 {
+			before := len(m.out)
+			m.round(s, uint8(p), *proc, m.stores.at(s.store[proc.at]))
+			if len(m.out) > before {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // send puts a message under way; the net is a sorted set.

@@ -129,6 +129,11 @@ type procState struct {
 	tick     core.Tick
 	stood    bool // it has seen the counter stand for a tick
 
+	// In a world with a keeper: the revision that it granted or renewed at, and the
+	// time since.
+	wrote uint64
+	age   uint8
+
 	// What it has read and decided, and not yet committed.
 	read, message uint16
 	waited        core.Span
@@ -165,6 +170,7 @@ type clientState struct {
 	born   uint8 // times it has crashed
 
 	stage stage
+	kept  kept
 }
 
 type phase uint8
@@ -280,6 +286,8 @@ type message struct {
 	code    string // code or verdict
 	whole   bool   // the answer extended the tenure, or granted it
 	found   bool
+	told    toldStatus // of the tenure that was asked for
+	left    core.Span  // of a tenure that had been granted before
 
 	// Of a write whose status has been asked.
 	asked bool
@@ -308,6 +316,7 @@ const (
 	askComplete
 	askCancel
 	askRevoke
+	askStatus
 	askNumber
 	// To the place.
 	doWrite
@@ -316,6 +325,7 @@ const (
 	// To a client.
 	reAcquire
 	reRenew
+	reStatus
 	reComplete
 	reNumber
 	reWrite

@@ -1,6 +1,10 @@
 package model
 
-import "github.com/lastword/lastword"
+import (
+	"cmp"
+
+	"github.com/lastword/lastword"
+)
 
 // kind is a property as the name of its violation.
 type kind = string
@@ -45,6 +49,18 @@ const (
 	segmentJump kind = "segment_jump"
 	// A holder started a write without trusting its tenure (R26).
 	effectWithoutTrust kind = "effect_without_trust"
+	// A lease admitted again after its end: EXPIRED and RELEASED are final (R26).
+	finalRevived kind = "final_state_left"
+	// A holder trusts for longer than any answer that it has heard allows (R25).
+	trustBeyondEvidence kind = "trust_beyond_evidence"
+	// A lease is held for longer than the longest hold, or than its drain (R28).
+	heldTooLong kind = "held_too_long"
+	// Something was sent for a lease that was over (R26).
+	askedAfterTheEnd kind = "asked_after_the_end"
+	// A lease was released while its work was under way (R28).
+	releasedAtWork kind = "released_at_work"
+	// A lease tells an end that is not its own (R28).
+	wrongEnd kind = "wrong_end"
 	// The place told a verdict that is not the protocol's for what it has and what came
 	// (protocol §4).
 	wrongVerdict kind = "wrong_verdict"
@@ -63,7 +79,8 @@ func Properties() []string {
 		twoTenuresHeld, holderPastTrust, leaseShortened, renewedAfterDeadline, foreignTenureChanged,
 		lateCompletion, requestGrantedTwice, grantedAfterCancel, receiptDisagrees,
 		acknowledgedWithoutEffect, refusedButDone, absenceDisproved, segmentJump,
-		effectWithoutTrust, wrongVerdict, wrongRecord, wrongAnswer, waitingClientStarves,
+		effectWithoutTrust, finalRevived, trustBeyondEvidence, heldTooLong, askedAfterTheEnd, releasedAtWork, wrongEnd,
+		wrongVerdict, wrongRecord, wrongAnswer, waitingClientStarves,
 	}
 }
 
@@ -71,6 +88,15 @@ func Properties() []string {
 func (m *machine) checkTrust(s *state) kind {
 	if m.w.overlap {
 		return ""
+	}
+	if m.w.keeper {
+		keeper := m.clients.at(s.client[0])
+		if bad := m.distrust(keeper, span(s.now)); bad != "" {
+			return bad
+		}
+		if m.toldWrongEnd(keeper) {
+			return wrongEnd
+		}
 	}
 	for c := range m.w.clients {
 		id := s.client[c]
@@ -125,7 +151,7 @@ func (g *ghost) grants(i issue, now uint8, w *world) kind {
 		bad = fenceNotLarger
 	case g.cancelled>>slot(i.client, i.attempt)&1 == 1 && g.era == 0:
 		bad = grantedAfterCancel
-	case !overlap && g.since != 0 && now < g.since-1+uint8((ttl+w.delay)/tick):
+	case !overlap && g.since != 0 && now < g.since-1+uint8((cmp.Or(w.ttl, ttl)+w.delay)/tick):
 		bad = leaseShortened
 	}
 	if g.n < maxIssues {

@@ -20,19 +20,21 @@ func Scopes() []Scope {
 	r31 := []string{"r31", "r31-second", "r31-latest"}
 	quick := slices.Concat(r31, []string{"again", "work", "places-twice", "operators", "leaked", "jump", "mistakes", "mistakes-latest", "once", "confused",
 		"leaked-exact", "lock-delay", "exhausted", "strange", "lost", "bundles", "gates", "gates-late",
+		"keeper", "keeper-succeeded", "keeper-released", "keeper-drained", "keeper-revoked", "keeper-repeated",
 		"tenures-short", "requests-late", "requests-again", "results-short", "renewals-alone", "starts-short",
 		"restores-short", "restores-running", "settle-short", "segments-short", "undeclared-short",
 	})
 	ci := slices.Concat(quick, []string{
 		"tenures", "requests", "results", "processes", "renewals", "starts", "restores", "segments",
 		"latest", "settle", "places", "undeclared", "calm", "three", "segments-closed", "restores-repeated",
+		"keeper-twice",
 	})
 	return []Scope{
 		{Name: "r31", About: "two clients, an issuer that starts at 40, one expiry and one hand-over: the declared orders of R31", Worlds: r31},
 		{Name: "quick", About: "the smaller worlds", Worlds: quick},
 		{Name: "ci", About: "every world, in the bounds that tests have time for", Worlds: ci},
 		{Name: "large", About: "these and more: more time, more of each fault, more work", Worlds: slices.Concat(ci, []string{
-			"stale", "tenures-long", "requests-long", "results-doubled", "restores-long", "segments-long", "work-long", "three-long",
+			"stale", "tenures-long", "requests-long", "results-doubled", "restores-long", "segments-long", "work-long", "three-long", "keeper-long",
 		})},
 	}
 }
@@ -85,6 +87,32 @@ func worlds() map[string]world {
 	longer("gates-late", "gates", func(w *world) {
 		w.horizon, w.writes, w.mistakes, w.release = 2, 1, 0, false
 		w.wants = outs(outApplied, outStale, outUnverified)
+	})
+	longer("keeper-succeeded", "keeper", func(w *world) {
+		w.clients, w.writes = 2, 0
+		w.wants = w.wants&^outs(outApplied) | outs(outByWatching, outHeld)
+	})
+	longer("keeper-released", "keeper", func(w *world) {
+		w.release, w.writes = true, 0
+		w.wants = w.wants&^outs(outApplied) | outs(outReleased, outNotReleased)
+	})
+	longer("keeper-drained", "keeper", func(w *world) {
+		w.release, w.questions, w.horizon, w.drain, w.maxHold = true, 0, 5, 2*tick, 4*tick
+		w.wants = outs(outUnknown, outExpired, outMaxHold, outDrained, outOverrun, outReleased, outLateAnswer)
+		w.happens = steps(evNoRenewal, evStop, evOverrun)
+	})
+	longer("keeper-revoked", "keeper", func(w *world) {
+		w.writes, w.horizon, w.revokes = 0, 5, 1
+		w.wants = w.wants&^outs(outApplied, outLongHeld) | outs(outRevoked)
+	})
+	longer("keeper-repeated", "keeper", func(w *world) {
+		w.writes, w.resends = 0, 1
+		w.wants = w.wants&^outs(outApplied) | outs(outGrantedAgain, outTenureEnded)
+	})
+	longer("keeper-twice", "keeper", func(w *world) { w.renewals, w.questions = 2, 2 })
+	longer("keeper-long", "keeper", func(w *world) {
+		w.clients, w.renewals, w.writes, w.horizon = 2, 2, 0, 7
+		w.wants = w.wants&^outs(outApplied) | outs(outByWatching)
 	})
 	// The small ones of worlds that are told in full.
 	longer("tenures-short", "tenures", func(w *world) { w.horizon, w.renewals, w.others = 3, 0, 1 })

@@ -57,19 +57,31 @@ type world struct {
 	// not (R10, not covered).
 	overlap bool
 
-	renewals, resends                         uint8 // of one tenure, of one attempt
-	crashes, clientCrashes, dups, cancels     uint8
-	starts                                    uint8 // 0: one for each crash and each process that is down
-	revokes, backups, placeBackups, forgeries uint8
-	leaked                                    bool      // grants are forged with the authority's key
-	opens                                     uint8     // frozen records that an operator releases
-	mistakes                                  uint8     // of a client: another root, other content, a number too far
-	step, far                                 uint64    // of the record (R14a), of a forged grant; 0 is the default, and 50
-	losses                                    uint8     // of the record, while its receipts stay
-	gates                                     []gate    // ways into the place; none: one, as status and policy say
-	delay                                     core.Span // between an expiry and the next grant (R3)
-	resubmits                                 uint8
-	undeclared                                bool // a restore of the place is not declared
+	// Of the holder: how often a tenure is renewed, an attempt and a write repeated.
+	renewals, resends, resubmits uint8
+	// keeper: A does all that a holder's runtime does, with so many questions, and the
+	// others only acquire.
+	keeper         bool
+	questions      uint8
+	maxHold, drain core.Span
+	// ttl is what is granted, 0 the usual one; delay comes between an expiry and the
+	// next grant (R3).
+	ttl, delay core.Span
+
+	// What may go wrong, and how often.
+	crashes, clientCrashes, dups, cancels uint8
+	starts                                uint8 // 0: one for each crash and each process that is down
+	revokes, backups, placeBackups        uint8
+	undeclared                            bool  // a restore of the place is not declared
+	mistakes                              uint8 // of a client: see mistake
+	losses                                uint8 // of the record, while its receipts stay
+	opens                                 uint8 // records that an operator releases
+	forgeries                             uint8
+	leaked                                bool // grants are forged with the authority's own key
+
+	// Of the place.
+	step, far uint64 // allowed jump (R14a), and that of a forged grant; 0 is the default, and 50
+	gates     []gate // ways into it; none: one, as status and policy say
 
 	// What must be reachable in the right system: without it the exploration says
 	// nothing of what the world is there for.
