@@ -263,5 +263,29 @@ func casts() []world {
 			wants:   outs(outConfirmed, outUnknown, outAskedHeld, outAskedOver, outRenewedUnknown, outLongHeld, outLateAnswer, outExpired, outApplied),
 			happens: steps(evAsk, evNoRenewal, evNoStatus),
 		},
+		{
+			name: "first-start", about: "the very first start of an empty store, by two processes; witness or store are lost then",
+			clients: 1, processes: 2, attempts: 1, writes: 0, horizon: 0,
+			status: core.FenceOnly, policy: core.Ordered, steps: true, fresh: true, overlap: true,
+			crashes: 1, starts: 4, strikes: 1,
+			wants:   outs(outGranted, outFirstStart, outAdopted),
+			happens: steps(evStart, evStartStep, evStartFailed, evMoved, evStopped, evAdvanceEpoch, evLoseWitness, evOtherWitness, evLoseStore),
+		},
+		{
+			name: "strikes", about: "the witness of a running domain is lost or exchanged, or its store is",
+			clients: 1, processes: 2, attempts: 1, writes: 1, counter: 40, epoch: 1, horizon: 0,
+			status: core.FenceOnly, policy: core.Ordered, steps: true, overlap: true,
+			crashes: 1, starts: 3, strikes: 2,
+			wants:   outs(outGranted, outDelayed, outApplied),
+			happens: steps(evStart, evStopped, evAdvanceEpoch, evLoseWitness, evOtherWitness, evLoseStore),
+		},
+		{
+			name: "last-epoch", about: "the last issuer epochs are in use",
+			clients: 1, processes: 1, attempts: 1, writes: 0, counter: 40, epoch: lastword.MaxEpoch - 1, horizon: 0,
+			status: core.FenceOnly, policy: core.Ordered,
+			crashes: 2, starts: 3, strikes: 1,
+			wants:   outs(outNoEpoch),
+			happens: steps(evStart, evAdvanceEpoch),
+		},
 	}
 }

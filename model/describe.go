@@ -113,6 +113,7 @@ var plainTexts = map[eventKind]string{
 	evRelease: "releases", evCancel: "gives up and cancels", evDraw: "asks for a fresh number",
 	evOpen: "an operator releases the record", evAsk: "asks what is known of its tenure", evNoRenewal: "has no answer to its renewal",
 	evNoStatus: "has no answer to its question", evStop: "tells its work to stop", evOverrun: "waits no longer for its work",
+	evLoseWitness: "the witness is lost", evOtherWitness: "the witness is exchanged for that of another store", evLoseStore: "the store is lost; an empty one takes its place",
 	evLose: "the record is lost, its receipts stay", evRegister: "asks the resource to register its fence", evLookup: "asks whether op-0 happened",
 	evComplete: "completes", evRenew: "asks to renew",
 }

@@ -20,17 +20,24 @@ func (m *machine) initial() state {
 	if w.counter > 0 {
 		st.rec.Revision, st.rec.Epoch, st.rec.Counter = 1, w.epoch, w.counter
 	}
+	if st.h.Witnessed = !w.unmarked; w.fresh {
+		st = storeState{h: core.Header{Identity: "first", TickSpan: tick}}
+		st.rec.Resource = resource
+	}
 	var s state
 	s.store[0] = m.stores.name(&st)
 	if m.wiring.rollback {
 		s.backup = s.store[0]
 	}
 	s.witness = m.marks.name(witnessState{exists: true, w: mark})
+	if w.fresh {
+		s.witness = 0
+	}
 	s.place = m.places.name(placeState{rec: core.FenceRecord{Step: w.step}})
 	s.left = w.budgets()
 	for p := range w.processes {
 		proc := procState{id: uint8(p), up: true, held: w.epoch, ident: "first"}
-		if p > 0 && (w.clone || w.steps) { // the second one starts later
+		if w.fresh || p > 0 && (w.clone || w.steps) { // the second one starts later
 			proc = procState{id: uint8(p)}
 		}
 		s.proc[p] = m.procs.name(proc)

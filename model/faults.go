@@ -157,6 +157,9 @@ func (m *machine) faults(s *state) {
 	if s.left[forgeBudget] > 0 {
 		m.forge(s)
 	}
+	if s.left[strikeBudget] > 0 {
+		m.strike(s)
+	}
 	if place := m.places.at(s.place); s.left[loseBudget] > 0 && place.rec.Exists {
 		gone := *place
 		gone.rec = core.FenceRecord{Step: m.w.step}
@@ -232,6 +235,28 @@ func (m *machine) restorePlace(s *state) {
 		m.send(&next, msg)
 	}
 	m.emit(s, next, event{kind: evPlaceRestore, who: world0}, "")
+}
+
+// strike takes witness or store away, or puts another one in its place.
+func (m *machine) strike(s *state) {
+	mark, st := *m.marks.at(s.witness), *m.stores.at(s.store[0])
+	hit := func(kind eventKind, witness witnessState, st storeState) {
+		next := *s
+		next.left[strikeBudget]--
+		next.witness, next.store[0] = m.marks.name(witness), m.stores.name(&st)
+		m.emit(s, next, event{kind: kind, who: world0}, "")
+	}
+	empty := storeState{h: core.Header{Identity: "another", TickSpan: tick}}
+	empty.rec.Resource = resource
+	foreign := mark
+	foreign.w.Store = "another"
+	if mark.exists {
+		hit(evLoseWitness, witnessState{}, st)
+		hit(evOtherWitness, foreign, st)
+	}
+	if st.h.Exists {
+		hit(evLoseStore, mark, empty)
+	}
 }
 
 // forge sends a grant that the authority never made. With a leaked key it verifies:

@@ -51,6 +51,9 @@ const (
 	evOpen
 	evMistake
 	evLose
+	evLoseWitness
+	evOtherWitness
+	evLoseStore
 	evAsk
 	evNoRenewal
 	evNoStatus
@@ -88,7 +91,7 @@ var eventNames = [events]string{
 	evBackup: "backups", evRestore: "restores of the authority", evRevoke: "revocations sent",
 	evTransact: "transactions", evTransactTwice: "writes delivered twice", evSecondStep: "second halves of a torn transaction",
 	evPlaceBackup: "backups of the resource", evPlaceRestore: "restores of the resource",
-	evDeclare: "restores declared", evOpen: "frozen records released", evMistake: "mistakes of a client", evLose: "records lost",
+	evDeclare: "restores declared", evOpen: "frozen records released", evMistake: "mistakes of a client", evLose: "records lost", evLoseWitness: "witnesses lost", evOtherWitness: "witnesses exchanged", evLoseStore: "stores lost",
 	evAsk: "questions about a tenure", evNoRenewal: "renewals without an answer", evNoStatus: "questions without an answer",
 	evStop: "work told to stop", evOverrun: "work that did not stop", evForge: "forged grants", evTick: "ticks", evCalm: "calms",
 	evPause: "pauses", evResume: "resumes", evCheck: "checks before a write", evAcquire: "acquires",

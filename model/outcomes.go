@@ -41,6 +41,9 @@ const (
 	outNotRevoked
 	outByCounter
 	outByWatching
+	outFirstStart
+	outAdopted
+	outNoEpoch
 
 	// Of the place.
 	outApplied
@@ -85,6 +88,7 @@ var outcomeNames = [outcomeCount]string{
 	outCancelEnds: "a cancellation that ends a tenure", outCancelFirst: "a cancellation before its request",
 	outCancelLate: "a cancellation after the end", outRevoked: "a revocation", outNotRevoked: "NOT_HOLDER to a revocation",
 	outByCounter: "an expiry by the counter", outByWatching: "an expiry by watching",
+	outFirstStart: "the very first start", outAdopted: "a witness made anew", outNoEpoch: "no epoch left",
 	outApplied: "APPLIED", outReplayed: "REPLAYED", outConflict: "CONFLICT", outStale: "STALE_OWNER",
 	outReceiptExpired: "RECEIPT_EXPIRED", outOutOfOrder: "OUT_OF_ORDER", outRootMismatch: "ROOT_MISMATCH",
 	outRegression: "FENCE_REGRESSION", outJump: "FENCE_JUMP", outUnverified: "UNVERIFIED",

@@ -48,7 +48,7 @@ func (s *state) hash() uint64 {
 	h = mix(h, uint64(s.left[0])|uint64(s.left[1])<<8|uint64(s.left[2])<<16|uint64(s.left[3])<<24|
 		uint64(s.left[4])<<32|uint64(s.left[5])<<40|uint64(s.left[6])<<48|uint64(s.left[7])<<56)
 	h = mix(h, uint64(s.left[8])|uint64(s.left[9])<<8|uint64(s.left[10])<<16|uint64(s.now)<<24|
-		uint64(s.calm)<<32|uint64(s.paused)<<40|uint64(s.left[11])<<48|uint64(s.left[12]^s.left[13]<<3^s.left[14]<<6)<<56)
+		uint64(s.calm)<<32|uint64(s.paused)<<40|uint64(s.left[11])<<48|uint64(s.left[12]^s.left[13]<<3^s.left[14]<<6^s.left[15]<<7)<<56)
 	return h * b
 }
 
@@ -143,6 +143,7 @@ type procState struct {
 	plan      uint16 // witness
 	planEpoch uint32
 	found     uint32
+	empty     bool // the store was, then
 }
 
 // clientState is what a client believes.

@@ -66,6 +66,8 @@ const (
 	wrongVerdict kind = "wrong_verdict"
 	// A record is not what the accepted step makes of it (protocol §4, R20).
 	wrongRecord kind = "wrong_record"
+	// A process started, went on or stopped where R10 says otherwise.
+	wrongStart kind = "wrong_start"
 	// The authority told what is not so (R2 to R7).
 	wrongAnswer kind = "wrong_answer"
 	// The faults stopped, and a waiting client was never granted.
@@ -80,7 +82,7 @@ func Properties() []string {
 		lateCompletion, requestGrantedTwice, grantedAfterCancel, receiptDisagrees,
 		acknowledgedWithoutEffect, refusedButDone, absenceDisproved, segmentJump,
 		effectWithoutTrust, finalRevived, trustBeyondEvidence, heldTooLong, askedAfterTheEnd, releasedAtWork, wrongEnd,
-		wrongVerdict, wrongRecord, wrongAnswer, waitingClientStarves,
+		wrongVerdict, wrongRecord, wrongAnswer, wrongStart, waitingClientStarves,
 	}
 }
 

@@ -19,7 +19,7 @@ type Scope struct {
 func Scopes() []Scope {
 	r31 := []string{"r31", "r31-second", "r31-latest"}
 	quick := slices.Concat(r31, []string{"again", "work", "places-twice", "operators", "leaked", "jump", "mistakes", "mistakes-latest", "once", "confused",
-		"leaked-exact", "lock-delay", "exhausted", "strange", "lost", "bundles", "gates", "gates-late",
+		"leaked-exact", "lock-delay", "exhausted", "strange", "lost", "first-start", "strikes", "strikes-unmarked", "last-epoch", "bundles", "gates", "gates-late",
 		"keeper", "keeper-succeeded", "keeper-released", "keeper-drained", "keeper-revoked", "keeper-repeated",
 		"tenures-short", "requests-late", "requests-again", "results-short", "renewals-alone", "starts-short",
 		"restores-short", "restores-running", "settle-short", "segments-short", "undeclared-short",
@@ -113,6 +113,10 @@ func worlds() map[string]world {
 	longer("keeper-long", "keeper", func(w *world) {
 		w.clients, w.renewals, w.writes, w.horizon = 2, 2, 0, 7
 		w.wants = w.wants&^outs(outApplied) | outs(outByWatching)
+	})
+	longer("strikes-unmarked", "strikes", func(w *world) {
+		w.unmarked, w.strikes = true, 1
+		w.wants |= outs(outAdopted)
 	})
 	// The small ones of worlds that are told in full.
 	longer("tenures-short", "tenures", func(w *world) { w.horizon, w.renewals, w.others = 3, 0, 1 })

@@ -127,6 +127,20 @@ func toldVariants() []Variant {
 			},
 		},
 		{
+			Name: "witness-of-another-store", World: "strikes", Property: wrongStart,
+			Breaks: "a start does not look which store its witness belongs to",
+			change: func(w *wiring) {
+				w.planStart = func(h core.Header, mark *core.Witness) core.Start {
+					if mark != nil {
+						mine := *mark
+						mine.Store = h.Identity
+						mark = &mine
+					}
+					return core.PlanStart(h, mark)
+				}
+			},
+		},
+		{
 			Name: "repeated-grant-told-as-new", World: "requests-again", Property: wrongAnswer,
 			Breaks: "the answer to a repeated acquire does not say that it had been granted before",
 			change: func(w *wiring) {

@@ -74,6 +74,8 @@ type world struct {
 	revokes, backups, placeBackups        uint8
 	undeclared                            bool  // a restore of the place is not declared
 	mistakes                              uint8 // of a client: see mistake
+	fresh, unmarked                       bool  // the store is empty, and there is no witness; the store does not know that there is one
+	strikes                               uint8 // of witness or store, which are lost or exchanged
 	losses                                uint8 // of the record, while its receipts stay
 	opens                                 uint8 // records that an operator releases
 	forgeries                             uint8
@@ -124,6 +126,7 @@ const (
 	openBudget
 	mistakeBudget
 	loseBudget
+	strikeBudget
 	budgets
 )
 
@@ -137,7 +140,7 @@ func (w *world) budgets() [budgets]uint8 {
 		cancelBudget: w.cancels, revokeBudget: w.revokes,
 		backupBudget: w.backups, restoreBudget: w.backups,
 		placeBackupBudget: w.placeBackups, placeRestoreBudget: w.placeBackups,
-		forgeBudget: w.forgeries, cloneBudget: b2u(w.clone), startBudget: starts, openBudget: w.opens, mistakeBudget: w.mistakes, loseBudget: w.losses,
+		forgeBudget: w.forgeries, cloneBudget: b2u(w.clone), startBudget: starts, openBudget: w.opens, mistakeBudget: w.mistakes, loseBudget: w.losses, strikeBudget: w.strikes,
 	}
 }
 
