@@ -3,7 +3,7 @@
 SHELL := bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test check fmt generate model fuzz bench clean \
+.PHONY: help run build test check fmt generate model mutants fuzz bench clean \
 	need-go need-race need-spin tools format-check vet lint imports generated unit
 
 GO       ?= go
@@ -81,10 +81,14 @@ unit:
 	@echo '--- tests, all of them'
 	@$(GO) test -timeout 5m ./...
 
-model: build need-spin ## the model at its largest scope, every broken variant, and spin's second opinion
+# The largest scope has all worlds of the smaller ones.
+model: build need-spin ## the model at its largest scope, every broken variant, and spin's second opinion; about five minutes
 	$(BIN) lab model --scope large
 	$(BIN) lab model --variant all -o json >bin/variants.json
 	spec/promela/run.sh
+
+mutants: need-go ## every condition of internal/core made wrong, one at a time: does the model notice; about a quarter of an hour
+	LASTWORD_MUTANTS=1 $(GO) test -run TestTheModelNoticesEveryWrongConditionOfTheRules -timeout 3h -v ./model
 
 fuzz: need-go ## every fuzz target for FUZZTIME (10s) each
 	@set -euo pipefail; \

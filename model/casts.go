@@ -180,6 +180,7 @@ func casts() []world {
 			name: "jump", about: "the authority is further ahead than a record that is new allows without asking",
 			clients: 2, processes: 1, attempts: 1, writes: 1, counter: 40, horizon: 2, step: 8,
 			status: core.FenceOnly, policy: core.Ordered, release: true,
+			forgeries: 1, leaked: true,
 			wants: outs(outApplied, outStale, outJump),
 		},
 		{
@@ -258,7 +259,7 @@ func casts() []world {
 		{
 			name: "keeper", about: "a holder's runtime: renewals and questions without an answer, with a late one, with one that is not what it hoped for",
 			clients: 1, processes: 1, attempts: 1, writes: 1, counter: 40, horizon: 6, ttl: 6 * tick,
-			status: core.FenceOnly, policy: core.Ordered, keeper: true,
+			status: core.FenceOnly, policy: core.Ordered, keeper: true, prompt: true,
 			renewals: 1, questions: 1,
 			wants:   outs(outConfirmed, outUnknown, outAskedHeld, outAskedOver, outRenewedUnknown, outLongHeld, outLateAnswer, outExpired, outApplied),
 			happens: steps(evAsk, evNoRenewal, evNoStatus),
@@ -286,6 +287,21 @@ func casts() []world {
 			crashes: 2, starts: 3, strikes: 1,
 			wants:   outs(outNoEpoch),
 			happens: steps(evStart, evAdvanceEpoch),
+		},
+		{
+			name: "registered", about: "clients that register their fence beside their writes; registrations come twice",
+			clients: 2, processes: 1, attempts: 1, writes: 2, counter: 40, horizon: 0,
+			status: core.FenceOnly, policy: core.Ordered, release: true, registers: true,
+			dups:  1,
+			wants: outs(outRegistered, outApplied, outReplayed, outStale),
+		},
+		{
+			name: "went-back", about: "a raw copy of the store is put back behind the back of an authority that runs; the resource has a higher fence than its next one",
+			clients: 2, processes: 1, attempts: 1, plain: true, writes: 1, counter: 40, horizon: 2,
+			status: core.Query, policy: core.Ordered, release: true, overlap: true, raw: true,
+			backups: 1,
+			wants:   outs(outApplied, outStale, outRegression),
+			happens: steps(evBackup, evRestore),
 		},
 	}
 }

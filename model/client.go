@@ -83,6 +83,9 @@ func (m *machine) holderSteps(s *state, c uint8, client *clientState) {
 		})
 	}
 	m.step(s, c, evRenew, m.renew)
+	if m.w.registers && client.stage == working {
+		m.step(s, c, evRegister, m.register)
+	}
 	switch {
 	case m.w.settler && c == 1:
 		m.step(s, c, evRegister, m.register)

@@ -190,7 +190,7 @@ func (m *machine) restore(s *state) {
 	next := *s
 	next.left[restoreBudget]--
 	st := *m.stores.at(s.backup)
-	if mark := m.marks.at(s.witness); st.h.Epoch == mark.w.Current && !m.wiring.blind {
+	if mark := m.marks.at(s.witness); st.h.Epoch == mark.w.Current && !m.wiring.blind && !m.w.raw {
 		st.h.Identity = "restored"
 	}
 	next.store[0] = m.stores.name(&st)
@@ -276,6 +276,9 @@ func (m *machine) forge(s *state) {
 	m.throw(s, next, q)
 	q.fence = 0
 	m.throw(s, next, q)
+	q.kind = doAdvance
+	m.throw(s, next, q)
+	q.kind = doWrite
 	q.fence, q.lease = far, ""
 	m.throw(s, next, q)
 	q.lease = "forged"

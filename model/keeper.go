@@ -196,13 +196,12 @@ func (m *machine) hearRenewal(c clientState, q message, now uint8) clientState {
 	c.kept = m.renewalOver(c.kept, !counts)
 	c.trust = m.wiring.renewed(c.trust, int64(m.ttl), int64(m.ttl), span(now))
 	if c.trust.State == lastword.HolderHeld {
-		switch was {
-		case lastword.HolderUnknown:
+		if was == lastword.HolderUnknown {
 			m.came(outRenewedUnknown)
-		case lastword.HolderRequested:
+		}
+		if was == lastword.HolderRequested {
 			m.came(outConfirmed)
 			c.kept = m.firstHeld(c.kept, now)
-		default:
 		}
 	}
 	return m.noted(c, now)
@@ -280,28 +279,21 @@ func (m *machine) noted(c clientState, now uint8) clientState {
 	if c.trust.Final() && c.kept.end == 0 {
 		c.kept.end = now + 1
 	}
-	switch c.trust.State {
-	case lastword.HolderUnknown:
-		m.came(outUnknown)
-	case lastword.HolderHeld:
-		if now >= uint8(m.ttl/tick) {
-			m.came(outLongHeld)
+	t := &c.trust
+	for _, reached := range []struct {
+		when bool
+		what outcome
+	}{
+		{t.State == lastword.HolderUnknown, outUnknown},
+		{t.State == lastword.HolderHeld && now >= uint8(m.ttl/tick), outLongHeld},
+		{t.End == core.TrustMaxHold, outMaxHold},
+		{t.End == core.TrustOverrun, outOverrun},
+		{t.End == core.TrustLapsed || t.End == core.TrustUnknown, outExpired},
+		{t.State == lastword.HolderReleased && c.kept.stopped, outDrained},
+	} {
+		if reached.when {
+			m.came(reached.what)
 		}
-	case lastword.HolderExpired:
-		switch c.trust.End {
-		case core.TrustMaxHold:
-			m.came(outMaxHold)
-		case core.TrustOverrun:
-			m.came(outOverrun)
-		case core.TrustLapsed, core.TrustUnknown:
-			m.came(outExpired)
-		default:
-		}
-	case lastword.HolderReleased:
-		if c.kept.stopped {
-			m.came(outDrained)
-		}
-	default:
 	}
 	return c
 }

@@ -180,7 +180,7 @@ func (m *machine) successors(s *state) []successor {
 		}
 		m.came(outPrefix)
 	}
-	if m.w.keeper && m.looks(s) {
+	if m.w.prompt && m.looks(s) {
 		return m.out
 	}
 	for p := range m.w.processes {

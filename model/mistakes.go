@@ -1,15 +1,16 @@
 package model
 
 // mistake is what a client may get wrong about one write.
-type mistake uint16
+type mistake int
 
 const (
 	otherWork    mistake = iota // the root of another piece of work
 	otherContent                // an operation that has been done, with other content
 	numberAhead                 // a number is left out
 	numberTaken                 // the first number is used again
-	mistakes
 )
+
+const mistakes = 4
 
 // mistakes lets client c make each of them.
 func (m *machine) mistakes(s *state, c uint8, client *clientState) {
@@ -21,7 +22,7 @@ func (m *machine) mistakes(s *state, c uint8, client *clientState) {
 	case client.stage == completed:
 		m.err(s, c, message{kind: askComplete, client: c, attempt: client.attempt, lease: client.lease, fence: client.fence, otherPayload: true})
 	case !client.open && m.w.writes > 0:
-		for what := range mistakes {
+		for what := range mistake(mistakes) {
 			out := m.act(s.client[c], evMistake, uint16(what), s.now, func(c clientState, now uint8) acted { return m.mistaken(c, now, what) })
 			if out.client == 0 {
 				continue

@@ -164,12 +164,7 @@ func (g *mutator) whole(e ast.Expr) {
 }
 
 func boolean(op token.Token) bool {
-	switch op {
-	case token.LAND, token.LOR, token.EQL, token.NEQ, token.LSS, token.LEQ, token.GTR, token.GEQ:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]token.Token{token.LAND, token.LOR, token.EQL, token.NEQ, token.LSS, token.LEQ, token.GTR, token.GEQ}, op)
 }
 
 // condition is e as text, with the mutants of all its parts.

@@ -23,7 +23,7 @@ import (
 )
 
 // A model that does not notice a wrong rule proves nothing about the right one. Every
-// condition of internal/core is made wrong here, one at a time, and the scope "ci" has
+// condition of internal/core is made wrong here, one at a time, and the scope "quick" has
 // to notice: by a violation, or by something that it can not reach any more. What it
 // does not notice stands in testdata/mutants.txt with the reason; a survivor that does
 // not stand there fails, and so does a line there that is no survivor.
@@ -162,7 +162,7 @@ func TestUnderOneMutant(t *testing.T) {
 	if os.Getenv(mutantVariable) == "" {
 		t.Skip("not under a mutant")
 	}
-	r, err := model.Run(t.Context(), model.Options{Scope: cmp.Or(os.Getenv("LASTWORD_MODEL"), "ci"), First: true})
+	r, err := model.Run(t.Context(), model.Options{Scope: cmp.Or(os.Getenv("LASTWORD_MODEL"), "quick"), First: true})
 	switch {
 	case errors.Is(err, context.Canceled):
 		t.Fatal(err)

@@ -300,6 +300,7 @@ type message struct {
 	leaked bool  // forged with the authority's key
 	gate   uint8 // that it is in, from 1; 0: none yet, or there is one alone
 	ask    bool  // its gate asks the authority
+	behind bool  // told STALE_OWNER: the next fence is asked for
 	jump   bool  // told FENCE_JUMP: the next fence is asked for
 
 	// Of a client that makes a mistake.

@@ -65,6 +65,9 @@ func (m *machine) carryOut(p placeState, id uint16, q message, g *ghost) applied
 		return m.secondStep(p, q, g)
 	}
 	d := m.ruling(&p, q)
+	if q.behind && d.Verdict == lastword.StaleOwner && core.Behind(p.rec, q.heard.NextFence) {
+		d = core.Decision{Verdict: lastword.FenceRegression, Freeze: true}
+	}
 	m.ruled(q, d.Verdict)
 	out := m.follow(p, id, q, d, g)
 	switch {
@@ -100,6 +103,9 @@ func (m *machine) follow(p placeState, id uint16, q message, d core.Decision, g 
 		return applied{place: id, again: m.msgs.name(q)}
 	case d.Verdict == lastword.FenceJump && m.w.status == core.FenceOnly && !q.jump: // asked for the next fence (R14a)
 		q.jump = true
+		return applied{place: id, again: m.msgs.name(q)}
+	case d.Verdict == lastword.StaleOwner && m.w.raw && q.asked && !q.behind: // asked after the record was read: did the authority go back?
+		q.asked, q.heard, q.behind = false, core.Heard{}, true
 		return applied{place: id, again: m.msgs.name(q)}
 	case d.Verdict != lastword.Applied || !d.Write:
 		return m.unchanged(p, id, q, d)

@@ -17,11 +17,7 @@ func (m *machine) process(s *state, p uint8) {
 	case st.h.Epoch != proc.held || st.h.Identity != proc.ident:
 		m.meet(s, p, proc, st)
 	default:
-		if mark := m.marks.at(s.witness); m.wiring.guard(proc.held, st.h, mark.mark()) {
-			next := *s
-			next.proc[p] = m.procs.name(procState{id: p, at: proc.at})
-			m.emit(s, next, event{kind: evStopped, who: who}, "")
-		}
+		m.watchWitness(s, p, proc, st)
 		m.round(s, p, proc, st)
 	}
 	if s.left[crashBudget] > 0 && s.calm == 0 && (proc.up || proc.step != 0) {
@@ -33,6 +29,20 @@ func (m *machine) process(s *state, p uint8) {
 		}
 		m.emit(s, next, event{kind: evCrash, who: who}, "")
 	}
+}
+
+// watchWitness stops a process whose witness does not belong to this run any more
+// (R10).
+func (m *machine) watchWitness(s *state, p uint8, proc procState, st *storeState) {
+	mark := m.marks.at(s.witness).mark()
+	drift := m.wiring.compare(proc.held, st.h, mark)
+	bad := startUnless(m.wiring.blind || driftTruthful(proc.held, st.h, mark, drift))
+	if drift != core.Regressed && bad == "" {
+		return
+	}
+	next := *s
+	next.proc[p] = m.procs.name(procState{id: p, at: proc.at})
+	m.emit(s, next, event{kind: evStopped, who: process1 + actor(p)}, bad)
 }
 
 // round is a look without a message: the counter is advanced by a tick if it has
@@ -58,14 +68,18 @@ func (m *machine) meet(s *state, p uint8, proc procState, st *storeState) {
 	next := *s
 	mark := *m.marks.at(s.witness)
 	ev := event{kind: evStopped, who: process1 + actor(p)}
+	drift := m.wiring.compare(proc.held, st.h, mark.mark())
+	right := m.wiring.blind || driftTruthful(proc.held, st.h, mark.mark(), drift)
 	switch {
 	case m.wiring.blind:
 		proc.held, proc.ident = st.h.Epoch, st.h.Identity
 		proc.read, proc.message, proc.waited = 0, 0, 0
 		ev.kind = evMoved
 		next.proc[p] = m.procs.name(proc)
-	case st.h.Identity == proc.ident && m.wiring.compare(proc.held, st.h, mark.mark()) == core.Moved:
+	case st.h.Identity == proc.ident && drift == core.Moved:
 		mark.w = mark.w.At(st.h.Epoch)
+		// A start that is under way must not be forgotten: its epoch would be a loss.
+		right = right && mark.w.Starting == (mark.w.Current < mark.w.Pending)
 		next.witness = m.marks.name(mark)
 		proc.held = st.h.Epoch
 		proc.read, proc.message, proc.waited = 0, 0, 0
@@ -74,5 +88,5 @@ func (m *machine) meet(s *state, p uint8, proc procState, st *storeState) {
 	default:
 		next.proc[p] = m.procs.name(procState{id: p, at: proc.at})
 	}
-	m.emit(s, next, ev, startUnless(m.wiring.blind || driftTruthful(proc.held, st.h, mark.mark(), m.wiring.compare(proc.held, st.h, mark.mark()))))
+	m.emit(s, next, ev, startUnless(right))
 }

@@ -141,7 +141,7 @@ func (g *ghost) grants(i issue, now uint8, w *world) kind {
 	for k := range g.n {
 		before := &g.issues[k]
 		switch {
-		case before.fence == i.fence:
+		case before.fence == i.fence && !w.raw:
 			bad = numberIssuedTwice
 		case before.client == i.client && before.attempt == i.attempt && bad == "" && g.era == 0:
 			bad = requestGrantedTwice // a restore loses request records, and R2 and R6a with them

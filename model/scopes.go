@@ -19,7 +19,7 @@ type Scope struct {
 func Scopes() []Scope {
 	r31 := []string{"r31", "r31-second", "r31-latest"}
 	quick := slices.Concat(r31, []string{"again", "work", "places-twice", "operators", "leaked", "jump", "mistakes", "mistakes-latest", "once", "confused",
-		"leaked-exact", "lock-delay", "exhausted", "strange", "lost", "first-start", "strikes", "strikes-unmarked", "last-epoch", "bundles", "gates", "gates-late",
+		"leaked-exact", "lock-delay", "lock-delay-restart", "restores-unwitnessed", "exhausted", "strange", "lost", "registered", "went-back", "settle-asked", "first-start", "strikes", "strikes-unmarked", "last-epoch", "bundles", "gates", "gates-late",
 		"keeper", "keeper-succeeded", "keeper-released", "keeper-drained", "keeper-revoked", "keeper-repeated",
 		"tenures-short", "requests-late", "requests-again", "results-short", "renewals-alone", "starts-short",
 		"restores-short", "restores-running", "settle-short", "segments-short", "undeclared-short",
@@ -114,6 +114,16 @@ func worlds() map[string]world {
 		w.clients, w.renewals, w.writes, w.horizon = 2, 2, 0, 7
 		w.wants = w.wants&^outs(outApplied) | outs(outByWatching)
 	})
+	longer("lock-delay-restart", "lock-delay", func(w *world) {
+		w.clients, w.attempts, w.crashes, w.release, w.horizon = 1, 2, 1, false, 5
+		w.wants &^= outs(outReleased)
+	})
+	longer("restores-unwitnessed", "restores", func(w *world) {
+		w.clients, w.horizon, w.strikes, w.starts = 1, 0, 1, 3
+		w.wants = outs(outGranted, outApplied)
+		w.happens = steps(evRestore, evAdvanceEpoch, evLoseWitness)
+	})
+	longer("settle-asked", "settle", func(w *world) { w.horizon, w.status = 2, core.Query })
 	longer("strikes-unmarked", "strikes", func(w *world) {
 		w.unmarked, w.strikes = true, 1
 		w.wants |= outs(outAdopted)
@@ -129,8 +139,8 @@ func worlds() map[string]world {
 		w.wants &^= outs(outCancelLate, outByWatching)
 	})
 	longer("results-short", "results", func(w *world) {
-		w.horizon = 2
-		w.wants &^= outs(outByCounter)
+		w.horizon, w.resubmits = 2, 1
+		w.wants = w.wants&^outs(outByCounter) | outs(outCompletedAgain)
 	})
 	longer("renewals-alone", "renewals", func(w *world) { w.processes = 1 })
 	longer("starts-short", "starts", func(w *world) {

@@ -15,14 +15,18 @@ func (m *machine) told(p *placeState, q message, d core.Decision, g *ghost) bool
 	if again := m.begun(p, q); again != "" {
 		return d.Again == again
 	}
-	if d.Again != "" { // a record that is not there is looked for before the authority is asked (R19)
-		return d.Again == core.AgainAsk && !p.rec.Exists && m.mode(p, m.gate(q)) == core.Query && !q.heard.AfterLook
-	}
 	want, freezes := m.verdictFor(p, q, g)
-	return d.Verdict == want && d.Freeze == freezes && d.Quarantine == (want == lastword.Conflict)
+	switch {
+	case want == "":
+		return d.Again == core.AgainAsk
+	case q.kind == doAdvance && want == lastword.Applied && p.rec.Exists && q.fence == p.rec.Fence && d.Write:
+		return false // registered before: nothing changes (R16a)
+	}
+	return d.Again == "" && d.Verdict == want && d.Freeze == freezes && d.Quarantine == (want == lastword.Conflict)
 }
 
-// verdictFor is what the protocol says, and whether the record is to be frozen.
+// verdictFor is what the protocol says, and whether the record is to be frozen; "" is
+// to ask the authority after the look (R19).
 func (m *machine) verdictFor(p *placeState, q message, g *ghost) (want lastword.Verdict, freezes bool) {
 	rec, gen := &p.rec, g.find(q.fence, q.lease)
 	if r := p.receipts[q.op]; r.known && q.kind == doWrite {
@@ -36,6 +40,9 @@ func (m *machine) verdictFor(p *placeState, q message, g *ghost) (want lastword.
 	least := q.kind == doAdvance && q.heard.State == lastword.StatePending
 	switch equal := rec.Exists && q.fence == rec.Fence; {
 	case succeeded, q.fence < rec.Fence, equal && closed:
+		if q.behind && q.heard.NextFence != 0 && q.heard.NextFence <= rec.Fence {
+			return lastword.FenceRegression, true
+		}
 		return lastword.StaleOwner, false
 	case q.asked && q.heard.Mode == core.Query && q.heard.State != lastword.StateHeld && !least:
 		return lastword.Unverified, false
@@ -49,6 +56,8 @@ func (m *machine) verdictFor(p *placeState, q message, g *ghost) (want lastword.
 		return lastword.FenceRegression, true
 	case equal && q.otherRoot != (rec.Root != root):
 		return lastword.RootMismatch, false
+	case !rec.Exists && m.mode(p, m.gate(q)) == core.Query && !q.heard.AfterLook:
+		return "", false
 	case m.jumps(rec, q.fence) && q.heard.NextFence <= q.fence:
 		return lastword.FenceJump, false
 	case strange(m.policy(p, q)):

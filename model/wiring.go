@@ -65,8 +65,6 @@ type wiring struct {
 	early bool
 	// started is the store's header after a start.
 	started func(core.Header) core.Header
-	// guard reports whether a running process notices a witness that is ahead.
-	guard func(held uint32, h core.Header, w *core.Witness) bool
 
 	// verify reports whether a grant is the authority's and bound to what travels
 	// with it (R12).
@@ -163,9 +161,6 @@ func production() *wiring {
 		leaseID:   leaseName,
 		status:    statusOf,
 		started:   func(h core.Header) core.Header { return h },
-		guard: func(held uint32, h core.Header, w *core.Witness) bool {
-			return core.Compare(held, h, w) == core.Regressed
-		},
 
 		verify: func(g *ghost, q message) bool {
 			return q.leaked || !q.forged && g.find(q.fence, q.lease) != 0

@@ -42,16 +42,17 @@ type world struct {
 	policy  core.Policy
 	seqZero bool // clients leave the number of a write to the record
 
-	split    bool // a process reads and commits in two steps
-	steps    bool // a start is three durable steps
-	clone    bool // the second process may start on a copy of the store
-	pause    bool // a client may be stopped between its own check and its write
-	settler  bool // B settles what A left unknown (R22) instead of writing
-	shared   bool // all clients have the same intents
-	complete bool
-	release  bool
-	script   bool  // the prefix of R31
-	before   uint8 // intents that A has finished in it
+	split     bool // a process reads and commits in two steps
+	steps     bool // a start is three durable steps
+	clone     bool // the second process may start on a copy of the store
+	pause     bool // a client may be stopped between its own check and its write
+	settler   bool // B settles what A left unknown (R22) instead of writing
+	registers bool // clients register their fence, too
+	shared    bool // all clients have the same intents
+	complete  bool
+	release   bool
+	script    bool  // the prefix of R31
+	before    uint8 // intents that A has finished in it
 
 	// overlap says that a copy of the store runs: numbers are promised, tenures are
 	// not (R10, not covered).
@@ -64,6 +65,8 @@ type world struct {
 	keeper         bool
 	questions      uint8
 	maxHold, drain core.Span
+	// prompt: each process looks at every tick.
+	prompt bool
 	// ttl is what is granted, 0 the usual one; delay comes between an expiry and the
 	// next grant (R3).
 	ttl, delay core.Span
@@ -72,6 +75,7 @@ type world struct {
 	crashes, clientCrashes, dups, cancels uint8
 	starts                                uint8 // 0: one for each crash and each process that is down
 	revokes, backups, placeBackups        uint8
+	raw                                   bool  // a restore of the authority is a raw copy put back behind its back (R10, not covered)
 	undeclared                            bool  // a restore of the place is not declared
 	mistakes                              uint8 // of a client: see mistake
 	fresh, unmarked                       bool  // the store is empty, and there is no witness; the store does not know that there is one
