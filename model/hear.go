@@ -101,7 +101,7 @@ func (m *machine) granted(c clientState, q message, now uint8) clientState {
 		c.phase, c.lease, c.fence = holding, q.lease, q.fence
 		g := core.TrustGrant{Base: m.wiring.base(span(q.sent), span(now)), TTL: int64(m.ttl), Bound: m.bound(), Remaining: int64(q.left)}
 		if m.keeps(c.id) {
-			g.MaxHold = int64(m.w.maxHold)
+			g.MaxHold, g.Call = int64(m.w.maxHold), int64(m.w.call)
 		}
 		if q.whole {
 			g.Remaining = int64(m.ttl)

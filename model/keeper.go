@@ -36,8 +36,8 @@ type kept struct {
 // of it was left when the authority had processed the message (R25). One that leaves
 // nothing to trust is none.
 func (m *machine) evidence(c clientState, sent uint8, left core.Span, now uint8) (clientState, bool) {
-	sure := span(sent) + int64(min(left, m.ttl)) - m.bound().Margin(int64(m.ttl))
-	if !m.keeps(c.id) || c.kept.dead || left <= 0 || sure <= span(now) {
+	sure := span(sent) + int64(min(left, m.ttl)) - m.margin()
+	if !m.keeps(c.id) || c.kept.dead || c.kept.end != 0 || left <= 0 || sure <= span(now) {
 		return c, false
 	}
 	c.kept.sure, c.kept.known = max(c.kept.sure, sure), max(c.kept.known, sent+1)
@@ -48,10 +48,23 @@ func (m *machine) evidence(c clientState, sent uint8, left core.Span, now uint8)
 func (m *machine) keeps(id uint8) bool { return m.w.keeper && id == 0 }
 
 func (m *machine) bound() core.TrustBound {
-	if m.w.keeper {
+	switch {
+	case m.w.keeper && m.w.byRate:
+		return core.TrustBound{RatePPM: 166_667, Floor: 1}
+	case m.w.keeper:
 		return core.TrustBound{RatePPM: 10_000, Floor: int64(tick)}
 	}
 	return bound
+}
+
+// margin is how much of a TTL a keeper must not trust, whichever of the two makes it;
+// callTime is how long one of its renewals may take (R25, protocol §7).
+func (m *machine) margin() int64 { return int64(tick) }
+func (m *machine) callTime() int64 {
+	if sixth := m.ttl / 6; m.w.call == 0 || m.w.call > sixth {
+		return int64(sixth)
+	}
+	return int64(m.w.call)
 }
 
 // keeperSteps generates what a keeper does beside its writes.
@@ -129,7 +142,7 @@ func (m *machine) noRenewal(c clientState, now uint8) acted {
 // renewalOver is a renewal call that has come to its end. After the end of trust it
 // counts only if its time-out had come before.
 func (m *machine) renewalOver(k kept, unanswered bool) kept {
-	if k.end == 0 && unanswered || k.late(m.ttl) {
+	if k.end == 0 && unanswered || k.late(m.callTime()) {
 		k.doubt = max(k.doubt, k.renewing)
 	}
 	k.renewing = 0
@@ -137,8 +150,8 @@ func (m *machine) renewalOver(k kept, unanswered bool) kept {
 }
 
 // late: the renewal under way timed out before trust ended.
-func (k kept) late(ttl core.Span) bool {
-	return k.renewing != 0 && k.end != 0 && span(k.renewing-1)+core.TrustCall(int64(ttl)) < span(k.end-1)
+func (k kept) late(callTime int64) bool {
+	return k.renewing != 0 && k.end != 0 && span(k.renewing-1)+callTime < span(k.end-1)
 }
 
 func (m *machine) noStatus(c clientState, now uint8) acted {
@@ -270,7 +283,7 @@ func (k kept) passed(now uint8) kept {
 // nothing was heard to a message that was sent later (R26).
 func (m *machine) unsure(c clientState, now uint8) bool {
 	k := c.kept
-	over := k.renewing > k.known && span(now) >= span(k.renewing-1)+core.TrustCall(int64(m.ttl))
+	over := k.renewing > k.known && span(now) >= span(k.renewing-1)+m.callTime()
 	return k.doubt > k.known || over
 }
 
@@ -337,9 +350,9 @@ func (m *machine) toldWrongEnd(c *clientState) bool {
 	case core.TrustMaxHold:
 		return m.w.maxHold == 0
 	case core.TrustLapsed:
-		return k.released || k.how != lastword.StateExpired && (k.how != "" || k.doubt > k.known || k.renewing > k.known && k.late(m.ttl))
+		return k.released || k.how != lastword.StateExpired && (k.how != "" || k.doubt > k.known || k.renewing > k.known && k.late(m.callTime()))
 	case core.TrustUnknown:
-		return k.released || k.how != "" || k.doubt < k.known && (k.renewing < k.known || !k.late(m.ttl)) || k.doubt+k.renewing == 0
+		return k.released || k.how != "" || k.doubt < k.known && (k.renewing < k.known || !k.late(m.callTime())) || k.doubt+k.renewing == 0
 	case core.TrustGoesOn:
 		return true
 	}

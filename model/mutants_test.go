@@ -3,7 +3,6 @@ package model_test
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,7 +33,8 @@ import (
 const (
 	mutantVariable = "LASTWORD_MUTANT" // number of the one that runs, of internal/core built with the overlay
 	mutantsFile    = "testdata/mutants.txt"
-	mutantPatience = 4 * time.Minute
+	mutantPatience = 10 * time.Minute
+	endless        = 3_000_000 // states: several times those of the largest world of the scope
 )
 
 func TestTheModelNoticesEveryWrongConditionOfTheRules(t *testing.T) {
@@ -162,10 +162,16 @@ func TestUnderOneMutant(t *testing.T) {
 	if os.Getenv(mutantVariable) == "" {
 		t.Skip("not under a mutant")
 	}
-	r, err := model.Run(t.Context(), model.Options{Scope: cmp.Or(os.Getenv("LASTWORD_MODEL"), "quick"), First: true})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r, err := model.Run(ctx, model.Options{Scope: "quick", First: true, Progress: func(p model.Progress) {
+		if p.States > endless {
+			cancel()
+		}
+	}})
 	switch {
 	case errors.Is(err, context.Canceled):
-		t.Fatal(err)
+		fmt.Println("noticed: a world that does not end")
 	case err != nil:
 		fmt.Println("noticed: an explorer that gives up")
 	case len(r.Violations) > 0:

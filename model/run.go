@@ -20,8 +20,8 @@ type Options struct {
 	// Scope is the name of a [Scope]; "" is "ci" for the right system and the
 	// variant's own world for a variant.
 	Scope string
-	// First ends the right system's run, in each world, at its first violation. Where
-	// there is one, the other figures are of what was explored until then.
+	// First ends the right system's run at its first violation, and begins no world
+	// after one that fails. The other figures are of what was explored until then.
 	First bool
 	// Workers is how many worlds are explored at once; 0 is 1. Each takes one core
 	// and memory of its own.
@@ -189,11 +189,11 @@ func (r *run) world(ctx context.Context, i int) error {
 	return nil
 }
 
-// failed reports whether a world has a violation.
+// failed reports whether a world has a violation, or did not reach what it must.
 func (r *run) failed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.results, func(x *explored) bool { return x != nil && len(x.violations) > 0 })
+	return slices.ContainsFunc(r.results, func(x *explored) bool { return x != nil && len(x.violations)+len(x.report.Missing) > 0 })
 }
 
 func (r *run) progress(world string, states, queued uint64) {

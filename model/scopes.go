@@ -68,13 +68,23 @@ func worlds() map[string]world {
 		named[name] = w
 	}
 	longer("tenures-long", "tenures", func(w *world) { w.horizon = 5 })
-	longer("results-doubled", "results", func(w *world) { w.horizon, w.dups = 2, 1 })
+	longer("results-doubled", "results", func(w *world) {
+		w.horizon, w.dups = 2, 1
+		w.wants &^= outs(outByCounter)
+	})
 	longer("restores-long", "restores", func(w *world) { w.horizon = 3 })
-	longer("restores-repeated", "restores", func(w *world) { w.crashes, w.resends, w.cancels, w.writes = 0, 1, 1, 0 })
+	longer("restores-repeated", "restores", func(w *world) {
+		w.crashes, w.resends, w.cancels, w.writes = 0, 1, 1, 0
+		w.wants = w.wants&^outs(outEarly, outStale) | outs(outGrantedAgain)
+		w.happens &^= steps(evCrash, evStart)
+	})
 	longer("requests-long", "requests", func(w *world) { w.plain = false })
 	longer("segments-long", "segments", func(w *world) { w.horizon = 3 })
 	longer("work-long", "work", func(w *world) { w.horizon, w.attempts, w.others = 4, 2, 1 })
-	longer("three-long", "three", func(w *world) { w.horizon, w.release = 3, false })
+	longer("three-long", "three", func(w *world) {
+		w.horizon, w.release = 3, false
+		w.wants = w.wants&^outs(outReleased) | outs(outByCounter)
+	})
 	longer("places-twice", "places", func(w *world) { w.horizon, w.writes, w.seqZero = 2, 2, true })
 	longer("mistakes-latest", "mistakes", func(w *world) {
 		w.policy, w.clients, w.attempts, w.others, w.writes = core.Latest, 1, 2, 0, 3
@@ -93,7 +103,7 @@ func worlds() map[string]world {
 		w.wants = w.wants&^outs(outApplied) | outs(outByWatching, outHeld)
 	})
 	longer("keeper-released", "keeper", func(w *world) {
-		w.release, w.writes = true, 0
+		w.release, w.writes, w.call = true, 0, 2*w.ttl
 		w.wants = w.wants&^outs(outApplied) | outs(outReleased, outNotReleased)
 	})
 	longer("keeper-drained", "keeper", func(w *world) {
@@ -102,11 +112,11 @@ func worlds() map[string]world {
 		w.happens = steps(evNoRenewal, evStop, evOverrun)
 	})
 	longer("keeper-revoked", "keeper", func(w *world) {
-		w.writes, w.horizon, w.revokes = 0, 5, 1
+		w.writes, w.horizon, w.revokes, w.call = 0, 5, 1, tick/2
 		w.wants = w.wants&^outs(outApplied, outLongHeld) | outs(outRevoked)
 	})
 	longer("keeper-repeated", "keeper", func(w *world) {
-		w.writes, w.resends = 0, 1
+		w.writes, w.resends, w.byRate = 0, 1, true
 		w.wants = w.wants&^outs(outApplied) | outs(outGrantedAgain, outTenureEnded)
 	})
 	longer("keeper-twice", "keeper", func(w *world) { w.renewals, w.questions = 2, 2 })
@@ -163,6 +173,9 @@ func worlds() map[string]world {
 		w.happens &^= steps(evClientCrash)
 	})
 	longer("undeclared-short", "undeclared", func(w *world) { w.horizon = 2 })
-	longer("segments-closed", "segments", func(w *world) { w.horizon, w.dups = 1, 1 })
+	longer("segments-closed", "segments", func(w *world) {
+		w.horizon, w.dups = 1, 1
+		w.wants &^= outs(outByWatching, outUnverified)
+	})
 	return named
 }

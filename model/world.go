@@ -65,6 +65,8 @@ type world struct {
 	keeper         bool
 	questions      uint8
 	maxHold, drain core.Span
+	call           core.Span // that the keeper is told a renewal may take
+	byRate         bool      // the rate of the clocks makes the keeper's margin, not its floor
 	// prompt: each process looks at every tick.
 	prompt bool
 	// ttl is what is granted, 0 the usual one; delay comes between an expiry and the
