@@ -3,8 +3,8 @@
 SHELL := bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test check fmt generate baseline model fuzz bench clean \
-	need-go need-race need-spin need-verify tools format-check vet lint imports generated unit alerts
+.PHONY: help run build test check fmt generate baseline model mutants fuzz bench clean \
+	need-go need-race need-servers need-spin need-verify tools format-check vet lint imports generated unit alerts
 
 GO       ?= go
 BIN      := bin/lastword
@@ -42,7 +42,7 @@ build: need-go ## bin/lastword
 
 # ---- check it ---------------------------------------------------------------
 
-test: need-go need-race need-verify tools format-check vet lint imports generated unit alerts ## everything that CI runs; stops at the first failure
+test: need-go need-race need-servers need-verify tools format-check vet lint imports generated unit alerts ## everything that CI runs; stops at the first failure
 
 check: need-go tools format-check lint ## format and lint only, quick
 
@@ -55,6 +55,7 @@ vet:
 	@echo '--- build and vet'
 	@$(GO) build -buildvcs=false ./...
 	@$(GO) vet ./...
+	@cd internal/realservers/peers && { $(GO) mod tidy -diff || { echo 'run: go mod tidy in internal/realservers/peers' >&2; exit 1; }; } && $(GO) vet ./...
 
 lint:
 	@echo '--- lint'
@@ -89,10 +90,14 @@ alerts:
 	@echo '--- alert rules'
 	@cd internal/alertrules && $(GO) vet ./... && $(GO) test -count=1 -timeout 5m ./...
 
-model: build need-spin ## the model at its largest scope, every broken variant, and spin's second opinion
+# The largest scope has all worlds of the smaller ones.
+model: build need-spin ## the model at its largest scope, every broken variant, and spin's second opinion; about five minutes
 	$(BIN) lab model --scope large
 	$(BIN) lab model --variant all -o json >bin/variants.json
 	spec/promela/run.sh
+
+mutants: need-go ## every condition of internal/core made wrong, one at a time: does the model notice; about a quarter of an hour
+	LASTWORD_MUTANTS=1 $(GO) test -run TestTheModelNoticesEveryWrongConditionOfTheRules -timeout 3h -v ./model
 
 fuzz: need-go ## every fuzz target for FUZZTIME (10s) each, and a million mutated grants
 	$(GO) test ./grant -run TestMutatedGrants -mutations 1000000 -v
@@ -106,7 +111,7 @@ fuzz: need-go ## every fuzz target for FUZZTIME (10s) each, and a million mutate
 		done; \
 	done
 
-bench: need-go ## benchmarks; BENCH=regexp COUNT=10 for benchstat
+bench: need-go ## Go benchmarks; BENCH=regexp COUNT=10 for benchstat (against peers: bin/lastword bench)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...
 
 # ---- change it --------------------------------------------------------------
@@ -156,6 +161,24 @@ need-verify:
 		apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
 	else \
 		echo "make test needs$$missing (grants are verified in other languages); as root: apt-get install$$missing" >&2; exit 1; \
+	fi
+
+# The peers and back ends that tests start as child processes. Their services are not
+# needed, and not started where no init runs.
+need-servers:
+	@set -euo pipefail; \
+	missing=''; \
+	command -v redis-server >/dev/null || missing="$$missing redis-server"; \
+	[ -e /usr/share/java/zookeeper.jar ] || missing="$$missing zookeeper"; \
+	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$$missing postgresql"; \
+	[ -x /usr/sbin/pgbouncer ] || missing="$$missing pgbouncer"; \
+	[ -x /usr/sbin/mariadbd ] || missing="$$missing mariadb-server"; \
+	[ -n "$$missing" ] || exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "--- installing$$missing"; \
+		apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
+	else \
+		echo "make test needs$$missing (real servers); as root: apt-get install$$missing" >&2; exit 1; \
 	fi
 
 need-spin:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -20,7 +21,8 @@ type app struct {
 	environ        []string // what env looks at
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	json           bool // -o json
+	json           bool             // -o json
+	signals        <-chan os.Signal // of exec; nil: none
 }
 
 const rootLong = `lastword: leases whose fence reaches the write.
@@ -60,7 +62,7 @@ func (a *app) root() *cobra.Command {
 		a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.completeCommand(), a.cancelCommand(), a.statusCommand(),
 		a.listCommand(), a.watchCommand(), a.revokeCommand(), a.resumeCommand(),
 		a.execCommand(), a.backupCommand(),
-		a.fenceCommand(), a.grantCommand(), a.labCommand(),
+		a.fenceCommand(), a.grantCommand(), a.labCommand(), a.benchCommand(),
 		a.versionCommand(), a.completionCommand(),
 	)
 	return root
@@ -161,7 +163,7 @@ func clip(s string) string {
 func named(err error, op string, r lastword.Resource) error {
 	e, ok := asError(err)
 	if !ok {
-		return fmt.Errorf("%s %s: %w", op, r, err)
+		return fmt.Errorf("%s: %w", strings.TrimSpace(op+" "+string(r)), err)
 	}
 	if e.Op != "" && e.Resource != "" {
 		return err
