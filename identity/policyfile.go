@@ -116,8 +116,8 @@ func inFile(err error, file string) error {
 
 // memory is the content of the state file.
 type memory struct {
-	Generation uint64          `json:"generation"`
-	Text       string          `json:"digest"`
+	Generation uint64 `json:"generation"`
+	Text       string `json:"digest"`
 }
 
 // remember refuses a step back, and makes a step forward durable.
