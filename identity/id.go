@@ -18,6 +18,15 @@ func CheckID(s string) error {
 	return err
 }
 
+// DomainOf is the trust domain of a SPIFFE id. The error is that of [CheckID].
+func DomainOf(id string) (string, error) {
+	parsed, err := parseID(id)
+	if err != nil {
+		return "", err
+	}
+	return parsed.TrustDomain().Name(), nil
+}
+
 func parseID(s string) (spiffeid.ID, error) {
 	id, err := spiffeid.FromString(s)
 	switch {

@@ -60,6 +60,16 @@ func OpenPolicy(cfg PolicyConfig) (*PolicyFile, error) {
 	return p, nil
 }
 
+// ReadPolicy reads and parses a file, and does nothing else with it.
+func ReadPolicy(file string) (*Policy, error) {
+	text, err := readFile(file, false)
+	if err != nil {
+		return nil, named(err, opPolicy)
+	}
+	p, err := ParsePolicy(text)
+	return p, named(inFile(err, file), opPolicy)
+}
+
 // Policy is the one in force.
 func (p *PolicyFile) Policy() *Policy { return p.current.Load() }
 

@@ -56,7 +56,7 @@ type material struct {
 	certificate tls.Certificate
 	id          spiffeid.ID
 	trust       *trust
-	texts       [][]byte // of the files: equal ones are no change
+	own, cas    [][]byte // the files' texts: equal ones are no change
 }
 
 func (s *Source) now() *material { return s.current.Load() }
@@ -134,10 +134,11 @@ func (s *Source) files() []string {
 	return list
 }
 
-// Reload reads the files if they have changed. If they cannot be used, the error says
-// why, and what was read before stays; the next call tries again. A file is best
-// replaced by a rename. Files that do not fit together yet, as a new certificate beside
-// the old key, count as unusable.
+// Reload reads the files if they have changed. The own certificate with its key and the
+// authorities count each by itself: what cannot be used, of either, stays as it was
+// before, the error says why, and the next call tries again. So the authorities that were
+// taken out are out, even if the own certificate is good no more. A file is best replaced
+// by a rename. A certificate and a key that do not fit together yet count as unusable.
 func (s *Source) Reload() (changed bool, err error) {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
@@ -145,74 +146,107 @@ func (s *Source) Reload() (changed bool, err error) {
 	if err == nil && slices.Equal(stamps, s.seen) {
 		return false, nil
 	}
-	var texts [][]byte
+	next := material{}
+	if now := s.now(); now != nil {
+		next = *now
+	}
+	newTrust, trustErr := s.readTrust(&next)
+	newOwn, ownErr := s.readOwn(&next)
+	if err = errors.Join(trustErr, ownErr); next.trust == nil || next.certificate.Leaf == nil {
+		return false, firstOf(ownErr, trustErr)
+	}
+	if newTrust || newOwn {
+		s.current.Store(&next)
+	}
 	if err == nil {
-		texts, err = readAll(s.files(), s.cfg.KeyFile)
-	}
-	if err != nil {
-		return false, err
-	}
-	if m := s.now(); m != nil && slices.EqualFunc(m.texts, texts, bytes.Equal) {
 		s.seen = stamps
-		return false, nil
 	}
-	m, err := s.read(texts)
-	if err != nil {
+	return newTrust || newOwn, firstOf(trustErr, ownErr)
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readOwn takes the own certificate in, if it is another one, and refuses what the other
+// side would.
+func (s *Source) readOwn(m *material) (changed bool, err error) {
+	texts, err := readAll([]string{s.cfg.CertFile, s.cfg.KeyFile}, s.cfg.KeyFile)
+	if err != nil || slices.EqualFunc(m.own, texts, bytes.Equal) {
 		return false, err
 	}
-	s.current.Store(m)
-	s.seen = stamps
+	certificate, err := tls.X509KeyPair(texts[0], texts[1])
+	if err != nil {
+		// The error of the library says what is wrong, and nothing of the key.
+		return false, invalid("certificate %s with key %s: %v", s.cfg.CertFile, s.cfg.KeyFile, err)
+	}
+	chain := make([]*x509.Certificate, len(certificate.Certificate))
+	for i, der := range certificate.Certificate {
+		if chain[i], err = x509.ParseCertificate(der); err != nil {
+			return false, invalid("certificate %s: number %d: %v", s.cfg.CertFile, i+1, err)
+		}
+	}
+	certificate.Leaf = chain[0]
+	id, err := readLeaf(chain)
+	if err != nil {
+		return false, s.ownFault(err)
+	}
+	if !m.id.IsZero() && m.id != id {
+		return false, invalid("certificate %s: it is that of %q, and this process is %q", s.cfg.CertFile, id, m.id)
+	}
+	if m.trust == nil { // the domain of an unnamed file is known only now
+		if err := s.firstTrust(m, id.TrustDomain()); err != nil {
+			return false, err
+		}
+	}
+	// Where the own domain is not trusted here, its issuer is not known here either.
+	if _, err := m.trust.verify(chain, s.cfg.Purpose, s.cfg.Now()); err != nil && ReasonOf(err) != OtherDomain {
+		return false, s.ownFault(err)
+	}
+	m.certificate, m.id, m.own = certificate, id, texts
 	return true, nil
 }
 
-// read makes material of the files' texts, and refuses what the other side would.
-func (s *Source) read(texts [][]byte) (*material, error) {
-	m := &material{texts: texts}
-	var err error
-	if m.certificate, err = tls.X509KeyPair(texts[0], texts[1]); err != nil {
-		// The error of the library says what is wrong, and nothing of the key.
-		return nil, invalid("certificate %s with key %s: %v", s.cfg.CertFile, s.cfg.KeyFile, err)
-	}
-	chain := make([]*x509.Certificate, len(m.certificate.Certificate))
-	for i, der := range m.certificate.Certificate {
-		if chain[i], err = x509.ParseCertificate(der); err != nil {
-			return nil, invalid("certificate %s: number %d: %v", s.cfg.CertFile, i+1, err)
-		}
-	}
-	m.certificate.Leaf = chain[0]
-	if m.id, err = readLeaf(chain); err != nil {
-		return nil, s.ownFault(err)
-	}
-	if now := s.now(); now != nil && now.id != m.id {
-		return nil, invalid("certificate %s: it is that of %q, and this process is %q", s.cfg.CertFile, m.id, now.id)
-	}
-	bundles, err := s.bundles(m.id.TrustDomain(), texts[2:])
-	if err != nil {
-		return nil, err
-	}
-	m.trust = &trust{bundles}
-	return m, s.checkOwn(m, chain)
-}
-
-// checkOwn looks at the own certificate as the other side will. Where the own domain is
-// not trusted here, its issuer is not known here either.
-func (s *Source) checkOwn(m *material, chain []*x509.Certificate) error {
-	_, err := m.trust.verify(chain, s.cfg.Purpose, s.cfg.Now())
-	if ReasonOf(err) == OtherDomain {
-		err = nil
-	}
-	return s.ownFault(err)
-}
-
 func (s *Source) ownFault(err error) error {
-	if err == nil {
-		return nil
-	}
 	e := invalid("certificate %s as that of a %s: %v", s.cfg.CertFile, s.cfg.Purpose, err)
 	if ReasonOf(err) == OtherPurpose && s.cfg.Purpose == ForServer {
 		e.Hint = "an authority needs a certificate for servers: lastword ca issue --server"
 	}
 	return e
+}
+
+// readTrust takes the authorities in, if they are others.
+func (s *Source) readTrust(m *material) (changed bool, err error) {
+	if m.id.IsZero() {
+		return false, nil // readOwn does, at the first time
+	}
+	texts, err := readAll(s.files()[2:], "")
+	if err != nil || slices.EqualFunc(m.cas, texts, bytes.Equal) {
+		return false, err
+	}
+	bundles, err := s.bundles(m.id.TrustDomain(), texts)
+	if err != nil {
+		return false, err
+	}
+	m.trust, m.cas = &trust{bundles}, texts
+	return true, nil
+}
+
+func (s *Source) firstTrust(m *material, own spiffeid.TrustDomain) error {
+	texts, err := readAll(s.files()[2:], "")
+	if err != nil {
+		return err
+	}
+	bundles, err := s.bundles(own, texts)
+	if err == nil {
+		m.trust, m.cas = &trust{bundles}, texts
+	}
+	return err
 }
 
 // bundles reads the authorities of each domain, in the order of files.

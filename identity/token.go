@@ -40,15 +40,35 @@ func OpenTokens(path string) (*Tokens, error) {
 	return t, named(err, "open tokens")
 }
 
+// Token is a caller's own.
+type Token struct {
+	name, secret string
+}
+
 // OpenToken reads the file of a caller: as [OpenTokens] does, with one token.
-func OpenToken(path string) (name, token string, err error) {
-	n := 0
-	err = readTokens(path, func(who, secret string) { n, name, token = n+1, who, secret })
+func OpenToken(path string) (Token, error) {
+	n, t := 0, Token{}
+	err := readTokens(path, func(name, secret string) { n, t = n+1, Token{name, secret} })
 	if err == nil && n != 1 {
 		err = invalid("%s: it has %d tokens, want one: the caller's own", path, n)
 	}
-	return name, token, named(err, "open token")
+	if err != nil {
+		return Token{}, named(err, "open token")
+	}
+	return t, nil
 }
+
+// Name is whom it is for; "" if it is none.
+func (t Token) Name() string { return t.name }
+
+// Bearer is what a request carries. It is a secret.
+func (t Token) Bearer() string { return "Bearer " + t.secret }
+
+// String keeps the secret out of logs and errors.
+func (t Token) String() string { return "token of " + t.name }
+
+// GoString is String.
+func (t Token) GoString() string { return t.String() }
 
 func readTokens(path string, take func(name, token string)) error {
 	text, err := readFile(path, true)
@@ -89,9 +109,13 @@ func checkToken(s string) error {
 	return nil
 }
 
-// Owner is whom a token is for. It takes the same time whichever it is, and whether or
-// not it is known.
-func (t *Tokens) Owner(token string) (name string, ok bool) {
+// Owner is whom the token of a request is for, given what [Token.Bearer] makes. It takes
+// the same time whichever it is, and whether or not it is known.
+func (t *Tokens) Owner(request string) (name string, ok bool) {
+	token, ok := strings.CutPrefix(request, "Bearer ")
+	if !ok {
+		return "", false
+	}
 	digest := sha256.Sum256([]byte(token))
 	found := -1
 	for i := range t.digests {

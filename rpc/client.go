@@ -30,12 +30,13 @@ type ClientConfig struct {
 	Timeout time.Duration
 	// Identity secures the transport with mutual TLS. Its SPIFFE id is the owner of
 	// every request; [Client.Owner] has it. Authority is then required, and
-	// Credentials is left out. Whoever made it lets it follow its files.
+	// Credentials is left out. Until [Client.Close] the source follows its files.
 	Identity *identity.Source
 	// Authority is the SPIFFE id that the authority has to prove (T4).
 	Authority string
-	// Token is for development, and only sent on loopback: it says who is calling.
-	Token string
+	// Token is for development, and only sent on loopback: it says who is calling. Its
+	// name is the owner of every request.
+	Token identity.Token
 	// Credentials secure the transport. Nil: plain text, for loopback.
 	Credentials credentials.TransportCredentials
 	// OneByOne makes every call a unary one, for paths that let no stream through.
@@ -54,6 +55,7 @@ type ClientConfig struct {
 type Client struct {
 	timeout time.Duration
 	owner   string
+	follow  context.CancelFunc // nil without an identity
 	conns   [2]*grpc.ClientConn
 	session *links // nil: call one by one
 	calls   wire.AuthorityServiceClient
@@ -90,6 +92,11 @@ func Dial(addr string, cfg ClientConfig) (*Client, error) {
 			return nil, errors.Join(invalid("address %q: %v", clip(addr, 64), err), c.Close())
 		}
 	}
+	if cfg.Identity != nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		c.follow = cancel
+		go cfg.Identity.Follow(ctx, 0)
+	}
 	c.calls = wire.NewAuthorityServiceClient(c.conns[0])
 	c.waits = wire.NewAuthorityServiceClient(c.conns[1])
 	if !cfg.OneByOne {
@@ -125,14 +132,14 @@ func dialOptions(cfg ClientConfig) []grpc.DialOption {
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 2 * minPing, Timeout: pong}),
 	}
-	if cfg.Token != "" {
-		opts = append(opts, grpc.WithPerRPCCredentials(tokenCredentials(cfg.Token)))
+	if cfg.Token.Name() != "" {
+		opts = append(opts, grpc.WithPerRPCCredentials(tokenCredentials{cfg.Token}))
 	}
 	return opts
 }
 
-// Owner is the identity that [ClientConfig.Identity] proves, and with it the owner of
-// every request; "" if owners are what callers say, or a token does.
+// Owner is the identity that [ClientConfig.Identity] proves or [ClientConfig.Token]
+// stands for, and with it the owner of every request; "" if owners are what callers say.
 func (c *Client) Owner() string { return c.owner }
 
 // Close ends the connections. Calls under way fail, those that had left with an
@@ -140,6 +147,9 @@ func (c *Client) Owner() string { return c.owner }
 func (c *Client) Close() error {
 	if c.session != nil {
 		c.session.close()
+	}
+	if c.follow != nil {
+		c.follow()
 	}
 	var errs []error
 	for _, conn := range c.conns {

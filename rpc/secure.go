@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"strings"
 	"sync"
 	"time"
 
@@ -111,10 +110,7 @@ func notAccepted(err error) error {
 	}
 }
 
-const (
-	authorization = "authorization"
-	bearer        = "Bearer "
-)
+const authorization = "authorization"
 
 // tokened tells who is calling from the token that came with the call.
 func tokened(tokens *identity.Tokens) func(ctx context.Context) (string, error) {
@@ -122,10 +118,8 @@ func tokened(tokens *identity.Tokens) func(ctx context.Context) (string, error) 
 		md, _ := metadata.FromIncomingContext(ctx)
 		values := md.Get(authorization)
 		if len(values) == 1 {
-			if token, ok := strings.CutPrefix(values[0], bearer); ok {
-				if name, ok := tokens.Owner(token); ok {
-					return name, nil
-				}
+			if name, ok := tokens.Owner(values[0]); ok {
+				return name, nil
 			}
 		}
 		return "", &lastword.Error{
@@ -136,11 +130,11 @@ func tokened(tokens *identity.Tokens) func(ctx context.Context) (string, error) 
 }
 
 // tokenCredentials put a token into every call.
-type tokenCredentials string
+type tokenCredentials struct{ token identity.Token }
 
 // GetRequestMetadata implements [credentials.PerRPCCredentials].
 func (t tokenCredentials) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{authorization: bearer + string(t)}, nil
+	return map[string]string{authorization: t.token.Bearer()}, nil
 }
 
 // RequireTransportSecurity implements [credentials.PerRPCCredentials]: [Dial] has made
@@ -168,7 +162,7 @@ func (c *ServerConfig) secure() error {
 // secured is how a client of cfg connects to addr, and who it is there, "" if that is
 // its own to say.
 func (c *ClientConfig) secured(addr string) (owner string, err error) {
-	if c.Identity != nil && (c.Token != "" || c.Credentials != nil) || c.Token != "" && c.Credentials != nil {
+	if c.Identity != nil && (c.Token.Name() != "" || c.Credentials != nil) || c.Token.Name() != "" && c.Credentials != nil {
 		return "", invalid("client configuration: want one of Identity, Token and Credentials")
 	}
 	switch {
@@ -183,10 +177,11 @@ func (c *ClientConfig) secured(addr string) (owner string, err error) {
 		}
 		c.Credentials = credentials.NewTLS(config)
 		return c.Identity.ID(), nil
-	case c.Token != "":
+	case c.Token.Name() != "":
 		if err := LoopbackOnly(addr); err != nil {
 			return "", invalid("address %q: a token is sent in plain text, and only to this machine", clip(addr, 64))
 		}
+		return c.Token.Name(), nil
 	}
 	return "", nil
 }
@@ -198,7 +193,7 @@ func (s *service) age(ctx context.Context) (left time.Duration, ends bool) {
 	if c == nil {
 		return 0, false
 	}
-	const late = 8 // an eighth, to be after gRPC
+	const late = 8                                                          // an eighth, to be after gRPC
 	return max(0, s.cfg.MaxAge+s.cfg.MaxAge/late-time.Since(c.since)), true //nolint:forbidigo // the age of a connection
 }
 

@@ -11,8 +11,9 @@
 //
 // # Not guaranteed
 //
-// Until callers have identities an owner is what a caller says; the server
-// therefore listens on loopback only.
+// Without [Config.TLS] an owner is what a caller says, or what a development token
+// stands for, in plain text; such a server listens on loopback only. Without
+// [Config.Policy] every caller may do everything in its own name.
 package server
 
 import (
@@ -30,6 +31,7 @@ import (
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/authority"
 	"github.com/lastword/lastword/grant"
+	"github.com/lastword/lastword/identity"
 	"github.com/lastword/lastword/rpc"
 	"github.com/lastword/lastword/store"
 	"github.com/lastword/lastword/store/sqlstore"
@@ -49,6 +51,16 @@ type Config struct {
 	Domain string
 	// GRPC is the listen address; "" is [DefaultGRPC]. Port 0 takes a free one.
 	GRPC string
+	// TLS says who callers are, by their certificates. With it the server may listen on
+	// other addresses than loopback.
+	TLS TLS
+	// DevTokens is a file with tokens for development, by caller's name
+	// ([identity.OpenTokens]); not with TLS. "" is none.
+	DevTokens string
+	// Policy is a file that says what callers may do ([identity.Policy]), read again
+	// when it changes; "" lets every caller do everything in its own name. It needs TLS
+	// or DevTokens, and binds callers in the same process, too.
+	Policy string
 	// KeyFile holds the first signing key, and is made at the first start; "" is
 	// PATH.key beside the store. The directory KeyFile.ring beside it is the key ring,
 	// in which keys are rotated and revoked ([grant.Ring]); where it cannot be written,
@@ -77,6 +89,7 @@ type Files struct {
 	Store   string // a SQLite file
 	Key     string // the signing key, PKCS#8 PEM
 	Witness string // the issuer epoch, outside the store
+	Policy  string // the highest generation of the policy that was in force
 }
 
 // Server is a running authority with its listener. It is safe for concurrent use.
@@ -87,6 +100,10 @@ type Server struct {
 	store     store.Store
 	authority *authority.Authority
 	rpc       *rpc.Server
+
+	identity *identity.Source     // nil without TLS
+	tokens   *identity.Tokens     // nil without tokens
+	policy   *identity.PolicyFile // nil without one
 
 	once     sync.Once // release
 	released error
@@ -121,6 +138,9 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if s.listener, err = listen(ctx, s.cfg.GRPC); err != nil {
 		return err
 	}
+	if err := s.openSecurity(); err != nil {
+		return err
+	}
 	witness := authority.NewFileWitness(s.files.Witness)
 	if _, err := witness.Load(ctx); err != nil {
 		return err
@@ -148,10 +168,15 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	cfg := s.cfg.Authority
 	cfg.Domain, cfg.Witness, cfg.Logger = s.cfg.Domain, witness, s.cfg.Logger
 	cfg.OnRegression, cfg.LockDelay = authority.OnRegression(s.cfg.OnRegression), s.cfg.LockDelay
+	if err := s.openPolicy(); err != nil {
+		return err
+	}
+	door := rpc.ServerConfig{Logger: s.cfg.Logger}
+	s.secured(&door, &cfg)
 	if s.authority, err = authority.Open(ctx, s.store, signer, cfg); err != nil {
 		return err
 	}
-	s.rpc = rpc.NewServer(s.authority, rpc.ServerConfig{Logger: s.cfg.Logger})
+	s.rpc = rpc.NewServer(s.authority, door)
 	return nil
 }
 
@@ -185,6 +210,7 @@ func (c Config) check() (Config, Files, error) {
 	if files.Key == "" {
 		files.Key = files.Store + ".key"
 	}
+	files.Policy = files.Store + ".policy"
 	return c, files, files.distinct()
 }
 
@@ -192,6 +218,9 @@ func (c Config) check() (Config, Files, error) {
 func (f Files) distinct() error {
 	if f.Key == f.Store || f.Witness == f.Store || f.Key == f.Witness {
 		return invalid("store %s, key %s and witness %s must be three files", f.Store, f.Key, f.Witness)
+	}
+	if f.Key == f.Policy || f.Witness == f.Policy {
+		return invalid("%s is for the generation of the policy", f.Policy)
 	}
 	return nil
 }
@@ -212,10 +241,19 @@ func (c Config) withDefaults() (Config, error) {
 	if err := c.validate(); err != nil {
 		return c, err
 	}
+	if c.TLS.on() { // callers are known
+		if _, _, err := net.SplitHostPort(c.GRPC); err != nil {
+			return c, invalid("listen address %q: want host:port", c.GRPC)
+		}
+		return c, nil
+	}
 	return c, rpc.LoopbackOnly(c.GRPC)
 }
 
 func (c Config) validate() error {
+	if err := c.validateSecurity(); err != nil {
+		return err
+	}
 	if err := lastword.CheckID("domain", c.Domain); err != nil {
 		return err
 	}
@@ -288,7 +326,7 @@ func (s *Server) Authority() *authority.Authority { return s.authority }
 
 // Serve answers until ctx ends, then takes everything down. It may be called once.
 func (s *Server) Serve(ctx context.Context) error {
-	unfollow := s.followKeys(ctx)
+	unfollow, unwatch := s.followKeys(ctx), s.followFiles(ctx)
 	served := make(chan error, 1)
 	go func() { served <- s.rpc.Serve(s.listener) }()
 	var err error
@@ -300,6 +338,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		err = errors.Join(s.rpc.Shutdown(limit), <-served)
 	}
 	unfollow()
+	unwatch()
 	return opened(errors.Join(err, s.release()))
 }
 

@@ -41,6 +41,9 @@ Exit codes
 
 Environment
   LASTWORD_AUTHORITY  address of the authority (default ` + server.DefaultGRPC + `)
+  LASTWORD_TLS_CERT, LASTWORD_TLS_KEY, LASTWORD_TLS_CA, LASTWORD_AUTHORITY_ID,
+  LASTWORD_TOKEN_FILE
+                      who you are and whom you expect, see 'lastword acquire --help'
   LASTWORD_…          every flag of serve, see 'lastword serve --help'`
 
 // root is the whole command line.
@@ -60,7 +63,7 @@ func (a *app) root() *cobra.Command {
 		a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.completeCommand(), a.cancelCommand(), a.statusCommand(),
 		a.listCommand(), a.watchCommand(), a.revokeCommand(),
 		a.execCommand(), a.backupCommand(),
-		a.fenceCommand(), a.grantCommand(), a.labCommand(),
+		a.fenceCommand(), a.grantCommand(), a.caCommand(), a.labCommand(),
 		a.versionCommand(), a.completionCommand(),
 	)
 	return root
@@ -108,6 +111,7 @@ func want(names ...string) cobra.PositionalArgs {
 type remote struct {
 	authority string
 	timeout   time.Duration
+	secured   secured
 }
 
 func (a *app) remoteFlags(cmd *cobra.Command) *remote {
@@ -115,6 +119,7 @@ func (a *app) remoteFlags(cmd *cobra.Command) *remote {
 	cmd.Flags().StringVar(&r.authority, "authority", "", "`ADDR` of the authority; or LASTWORD_AUTHORITY (default "+server.DefaultGRPC+")")
 	cmd.Flags().Var(&durationFlag{value: &r.timeout, least: time.Millisecond, most: time.Hour}, "timeout",
 		"how long to wait for an answer")
+	r.secured.flags(cmd)
 	return r
 }
 
@@ -127,7 +132,11 @@ func (a *app) dial(cmd *cobra.Command, r *remote) (*rpc.Client, error) {
 			r.authority, from = v, "LASTWORD_AUTHORITY"
 		}
 	}
-	c, err := rpc.Dial(r.authority, rpc.ClientConfig{Timeout: r.timeout})
+	cfg := rpc.ClientConfig{Timeout: r.timeout}
+	if err := r.secured.resolve(a, cmd, &cfg); err != nil {
+		return nil, err
+	}
+	c, err := rpc.Dial(r.authority, cfg)
 	if err != nil {
 		return nil, usage(cmd, "%s: %s", from, reason(err))
 	}
