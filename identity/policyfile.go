@@ -199,20 +199,17 @@ func Remembers(state string) bool {
 }
 
 // Follow reloads every interval until ctx ends; 0 is 1 s. A reason for which the file
-// cannot be used is logged as an error once, and so is each change.
+// cannot be used is logged as an error once, if it is still there at the next look, and
+// so is each change.
 func (p *PolicyFile) Follow(ctx context.Context, interval time.Duration) {
-	follow(ctx, interval, func(last string) string {
+	follow(ctx, interval, func() error {
 		changed, err := p.Reload()
-		switch {
-		case err != nil && err.Error() != last:
-			p.cfg.Logger.Error("the policy file cannot be used; the policy before stays in force",
-				"error", err, "generation", p.Policy().generation)
-		case changed:
+		if changed {
 			p.cfg.Logger.Info("another policy is in force", "generation", p.Policy().generation, "digest", p.Policy().Digest().String())
 		}
-		if err != nil {
-			return err.Error()
-		}
-		return ""
+		return err
+	}, func(err error) {
+		p.cfg.Logger.Error("the policy file cannot be used; the policy before stays in force",
+			"error", err, "generation", p.Policy().generation)
 	})
 }

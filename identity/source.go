@@ -294,45 +294,50 @@ func parseCAs(text []byte) ([]*x509.Certificate, error) {
 }
 
 // Follow reloads every interval until ctx ends; 0 is 1 s. A reason for which the files
-// cannot be used is logged once, and so is their change.
+// cannot be used is logged as an error once, if it is still there at the next look: a
+// certificate and its key are not replaced at the same moment. So is a change, and that
+// the own certificate has run out.
 func (s *Source) Follow(ctx context.Context, interval time.Duration) {
-	follow(ctx, interval, func(last string) string {
+	follow(ctx, interval, func() error {
 		changed, err := s.Reload()
-		switch {
-		case err != nil && err.Error() != last:
-			s.cfg.Logger.Error("the files of the identity cannot be used; what was read before stays in force", "error", err)
-		case changed:
+		if changed {
 			s.cfg.Logger.Info("the files of the identity have changed", "id", s.ID(), "trust_domains", s.Domains(), "expires", s.Expires())
 		}
-		if err != nil {
-			return err.Error()
+		if err == nil && s.cfg.Now().After(s.Expires()) {
+			err = s.ownFault(&Refusal{Reason: Expired, ID: s.ID()})
 		}
-		if s.cfg.Now().After(s.Expires()) {
-			const over = "the own certificate has expired; others will refuse it"
-			if over != last {
-				s.cfg.Logger.Error(over, "file", s.cfg.CertFile)
-			}
-			return over
-		}
-		return ""
+		return err
+	}, func(err error) {
+		s.cfg.Logger.Error("the files of the identity cannot be used; what was read before stays in force", "error", err)
 	})
 }
 
-// follow calls look every interval, with what it returned before.
-func follow(ctx context.Context, interval time.Duration, look func(last string) string) {
+// follow looks every interval, and raises an alarm when it has failed twice in the same
+// way.
+func follow(ctx context.Context, interval time.Duration, look func() error, alarm func(error)) {
 	const usual = time.Second
 	if interval <= 0 {
 		interval = usual
 	}
 	ticker := time.NewTicker(interval) //nolint:forbidigo // how often to look; nothing is decided by it
 	defer ticker.Stop()
-	last := ""
+	last, times := "", 0
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			last = look(last)
+		}
+		err := look()
+		if err == nil {
+			last, times = "", 0
+			continue
+		}
+		if text := err.Error(); text != last {
+			last, times = text, 0
+		}
+		if times++; times == 2 { //nolint:mnd // twice
+			alarm(err)
 		}
 	}
 }
