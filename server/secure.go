@@ -67,6 +67,9 @@ func (s *Server) openSecurity() (err error) {
 		}); err != nil {
 			return err
 		}
+		if own, _ := identity.DomainOf(s.identity.ID()); c.TLS.TrustDomain != "" && own != c.TLS.TrustDomain {
+			return invalid("certificate %s: it is of the trust domain %q, not %q", c.TLS.Cert, own, c.TLS.TrustDomain)
+		}
 	}
 	if c.DevTokens != "" {
 		if s.tokens, err = identity.OpenTokens(c.DevTokens); err != nil {
