@@ -29,7 +29,7 @@ func stampsOf(paths []string) ([]stamp, error) {
 		}
 		stamps[i] = stamp{size: info.Size(), modified: info.ModTime().UnixNano()}
 		if sys, ok := info.Sys().(*syscall.Stat_t); ok {
-			stamps[i].inode = uint64(sys.Ino)
+			stamps[i].inode = sys.Ino
 		}
 	}
 	return stamps, nil

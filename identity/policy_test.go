@@ -147,7 +147,7 @@ func TestAPolicyIsReadStrictly(t *testing.T) {
 		rule("{who: carl, acquire: null}"):                  "want a plain value",
 		rule("{who: carl, acquire: [a], classes: []}"):      "the list is empty",
 		rule("{who: carl, status: [a], classes: [write]}"):  "nothing to acquire",
-		rule("{who: carl, acquire: a, aquire: b}"):          `"aquire" is no member of a rule`,
+		rule("{who: carl, acquire: a, allow: b}"):           `"allow" is no member of a rule`,
 		rule("{who: carl, acquire: a, acquire: b}"):         "line 3: ",
 		rule("{who: carl, acquire: a//b}"):                  "empty segment",
 		rule("{who: carl, acquire: a/../b}"):                "segment",
