@@ -3,8 +3,8 @@
 SHELL := bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test check fmt generate model fuzz bench clean \
-	need-go need-race need-spin need-verify tools format-check vet lint imports generated unit alerts
+.PHONY: help run build test check fmt generate baseline model fuzz bench clean \
+	need-go need-race need-servers need-spin need-verify tools format-check vet lint imports generated unit alerts
 
 GO       ?= go
 BIN      := bin/lastword
@@ -12,6 +12,7 @@ TOOLS    := .tools
 LINT     := $(TOOLS)/golangci-lint
 BUF      := PATH="$(CURDIR)/$(TOOLS):$$PATH" $(TOOLS)/buf
 VERSION   = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+BASELINE := rpc/baseline.binpb
 FUZZTIME ?= 10s
 BENCH    ?= .
 COUNT    ?= 1
@@ -33,8 +34,7 @@ run: build ## a paused worker overwrites its successor; then the fence refuses i
 	@echo
 	@$(BIN) lab takeover --fence=on
 	@echo
-	@mkdir -p bin/demo
-	@$(BIN) serve --store sqlite:bin/demo/lastword.db --domain demo
+	@$(BIN) dev --dir bin/dev
 
 build: need-go ## bin/lastword
 	@mkdir -p bin
@@ -42,7 +42,7 @@ build: need-go ## bin/lastword
 
 # ---- check it ---------------------------------------------------------------
 
-test: need-go need-race need-verify tools format-check vet lint imports generated unit alerts ## everything that CI runs; stops at the first failure
+test: need-go need-race need-servers need-verify tools format-check vet lint imports generated unit alerts ## everything that CI runs; stops at the first failure
 
 check: need-go tools format-check lint ## format and lint only, quick
 
@@ -55,6 +55,7 @@ vet:
 	@echo '--- build and vet'
 	@$(GO) build -buildvcs=false ./...
 	@$(GO) vet ./...
+	@cd internal/realservers/peers && { $(GO) mod tidy -diff || { echo 'run: go mod tidy in internal/realservers/peers' >&2; exit 1; }; } && $(GO) vet ./...
 
 lint:
 	@echo '--- lint'
@@ -69,9 +70,11 @@ generated:
 	@$(TOOLS)/buf lint
 	@set -euo pipefail; \
 	tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; mkdir "$$tmp/committed" "$$tmp/generated"; \
-	find rpc -name '*.pb.go' -print0 | tar --null -T - -cf - | tar -xf - -C "$$tmp/committed"; \
+	find rpc \( -name '*.pb.go' -o -name '*.pb.gw.go' -o -name '*.swagger.json' \) -print0 | tar --null -T - -cf - | tar -xf - -C "$$tmp/committed"; \
 	$(BUF) generate -o "$$tmp/generated"; \
 	cd "$$tmp" && diff -ru committed generated || { echo 'generated code differs: run: make generate' >&2; exit 1; }
+	@echo '--- schema, compared with the baseline'
+	@$(TOOLS)/buf breaking --against $(BASELINE) || { echo 'that breaks callers and resources that are out there; docs/decisions/0009-http.md says when the baseline is renewed' >&2; exit 1; }
 
 # Twice on purpose: SQLite without cgo is ten times slower under the race
 # detector, so heavy tests step aside in short mode and run in the second pass.
@@ -104,7 +107,7 @@ fuzz: need-go ## every fuzz target for FUZZTIME (10s) each, and a million mutate
 		done; \
 	done
 
-bench: need-go ## benchmarks; BENCH=regexp COUNT=10 for benchstat
+bench: need-go ## Go benchmarks; BENCH=regexp COUNT=10 for benchstat (against peers: bin/lastword bench)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...
 
 # ---- change it --------------------------------------------------------------
@@ -112,8 +115,12 @@ bench: need-go ## benchmarks; BENCH=regexp COUNT=10 for benchstat
 fmt: need-go tools ## format all Go files
 	$(LINT) fmt
 
-generate: need-go tools ## Go code from the schema
+generate: need-go tools ## Go code and OpenAPI file from the schema
 	$(BUF) generate
+
+# After a release, and in no other commit: what was released must not break.
+baseline: need-go tools ## the schema as it is, for the check of breaking changes
+	$(TOOLS)/buf build --exclude-source-info -o $(BASELINE)
 
 clean: ## remove what was built, the pinned tools included
 	rm -rf bin $(TOOLS)
@@ -128,7 +135,7 @@ need-go:
 need-race:
 	@set -euo pipefail; \
 	missing=''; \
-	command -v git >/dev/null || missing="$$missing git"; \
+	for need in git curl python3; do command -v $$need >/dev/null || missing="$$missing $$need"; done; \
 	command -v "$$(CGO_ENABLED=1 $(GO) env CC)" >/dev/null || missing="$$missing gcc libc6-dev"; \
 	[ "$$(id -u)" != 0 ] || [ "$$(uname)" != Linux ] || command -v ip >/dev/null || missing="$$missing iproute2"; \
 	[ -n "$$missing" ] || exit 0; \
@@ -136,7 +143,7 @@ need-race:
 		echo "--- installing$$missing"; \
 		apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
 	else \
-		echo "make test needs$$missing (the race detector is built with a C compiler, silent loss with network namespaces); as root: apt-get install$$missing" >&2; exit 1; \
+		echo "make test needs$$missing (the race detector is built with a C compiler, silent loss with network namespaces, HTTP is called with curl and Python); as root: apt-get install$$missing" >&2; exit 1; \
 	fi
 
 need-verify:
@@ -152,6 +159,24 @@ need-verify:
 		echo "make test needs$$missing (grants are verified in other languages); as root: apt-get install$$missing" >&2; exit 1; \
 	fi
 
+# The peers and back ends that tests start as child processes. Their services are not
+# needed, and not started where no init runs.
+need-servers:
+	@set -euo pipefail; \
+	missing=''; \
+	command -v redis-server >/dev/null || missing="$$missing redis-server"; \
+	[ -e /usr/share/java/zookeeper.jar ] || missing="$$missing zookeeper"; \
+	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$$missing postgresql"; \
+	[ -x /usr/sbin/pgbouncer ] || missing="$$missing pgbouncer"; \
+	[ -x /usr/sbin/mariadbd ] || missing="$$missing mariadb-server"; \
+	[ -n "$$missing" ] || exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "--- installing$$missing"; \
+		apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
+	else \
+		echo "make test needs$$missing (real servers); as root: apt-get install$$missing" >&2; exit 1; \
+	fi
+
 need-spin:
 	@set -euo pipefail; \
 	command -v spin >/dev/null && command -v gcc >/dev/null && exit 0; \
@@ -164,12 +189,14 @@ need-spin:
 
 # Pinned in internal/tools/go.mod; rebuilt when a pin, or the Go that built them,
 # changes. protoc-gen-go comes from the library's own protobuf version, so that
-# generator and runtime cannot differ.
+# generator and runtime cannot differ; of the transcoder both versions are compared.
 tools:
 	@set -euo pipefail; \
+	gateway=github.com/grpc-ecosystem/grpc-gateway/v2; \
+	[ "$$($(GO) list -m $$gateway)" = "$$(cd internal/tools && $(GO) list -m $$gateway)" ] || { echo "go.mod and internal/tools/go.mod have different versions of $$gateway" >&2; exit 1; }; \
 	pin=$$(cksum internal/tools/go.mod internal/tools/go.sum; $(GO) list -m google.golang.org/protobuf; $(GO) env GOVERSION); \
 	ready=yes; \
-	for tool in golangci-lint buf protoc-gen-go protoc-gen-go-grpc; do [ -x "$(TOOLS)/$$tool" ] || ready=no; done; \
+	for tool in golangci-lint buf protoc-gen-go protoc-gen-go-grpc protoc-gen-grpc-gateway protoc-gen-openapiv2; do [ -x "$(TOOLS)/$$tool" ] || ready=no; done; \
 	[ "$$ready" = yes ] && [ "$$pin" = "$$(cat $(TOOLS)/pin 2>/dev/null)" ] && exit 0; \
 	echo '--- building the pinned tools, once; about two minutes'; \
 	rm -rf $(TOOLS); mkdir $(TOOLS); \

@@ -29,7 +29,7 @@ func packagesOf(t *testing.T) map[string][]*ast.File {
 			}
 			return nil
 		}
-		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, ".pb.go") {
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, ".pb.go") || strings.HasSuffix(path, ".pb.gw.go") {
 			return nil
 		}
 		file, err := parser.ParseFile(fset, path, nil, parser.ParseComments)

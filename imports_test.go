@@ -42,9 +42,14 @@ var rooms = []room{
 	{path: "grant", ours: []string{""}, third: []string{jose}},
 	{path: "identity", ours: []string{""}, third: []string{"github.com/spiffe/go-spiffe/v2", "go.yaml.in/yaml/v3"}},
 
+	// Servers of others, for tests and benchmarks.
+	{path: "internal/realservers"},
+
 	{path: "internal/grantfile", ours: []string{"", "grant"}},
 	// Observers are told by it, so that none of them can hold anybody up.
 	{path: "internal/outbox", std: []string{"context", "sync"}},
+	{path: "internal/signals"},
+	{path: "internal/early", ours: []string{"internal/signals"}}, // cmd/lastword alone: it catches signals
 
 	// Issuing side. store's Record is core's (decision 0002).
 	{path: "store", ours: []string{"", "internal/core"}},
@@ -73,7 +78,7 @@ var rooms = []room{
 	// Holder.
 	{path: "client", ours: []string{"", "grant", "internal/core", "internal/outbox"}, third: []string{"golang.org/x/sys"}},
 	// A process group is watched with system calls that package syscall lacks.
-	{path: "guard", ours: []string{"", "client", "internal/grantfile"}, third: []string{"golang.org/x/sys"}},
+	{path: "guard", ours: []string{"", "client", "internal/grantfile", "internal/signals"}, third: []string{"golang.org/x/sys"}},
 
 	// Wire and what stands around it.
 	{

@@ -76,7 +76,7 @@ func missingPaths(page, text string) (missing []string) {
 			continue
 		}
 		first, rest, nested := strings.Cut(name, "/")
-		ofTree := nested && rest != "" && exists(first)
+		ofTree := nested && rest != "" && first != "bin" && exists(first) // bin is built
 		if (aFile.MatchString(name) || ofTree) && !exists(name) && !exists(path.Join(path.Dir(page), name)) {
 			missing = append(missing, name)
 		}

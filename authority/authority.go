@@ -15,7 +15,8 @@
 // is one write, on the condition of what was read (R9). Several authorities may share
 // one store. What an answer tells to remain is never more than what is left, at any
 // process (R25). Who waits at a process is served in the order of their coming, and
-// nobody passes them there (R3). A call ends with its context: with UNAVAILABLE it
+// nobody passes them there (R3). A watcher is shown the newest state of every resource,
+// in the order of revisions, however slowly it reads ([Authority.Watch]). A call ends with its context: with UNAVAILABLE it
 // had no effect and will have none, with UNKNOWN it may have had one.
 //
 // # Not guaranteed
@@ -154,24 +155,43 @@ func (a *Authority) AcquireQueued(ctx context.Context, r lastword.AcquireRequest
 	if err := a.refusal(res); err != nil {
 		return lastword.Tenure{}, named(err, "acquire", r.Resource)
 	}
-	return a.granted(res)
+	t, err = a.granted(res)
+	if err == nil && !res.answer.Repeated && a.cfg.Elapsed()-res.sent >= t.TTL {
+		return a.late(ctx, t)
+	}
+	return t, err
 }
 
-// granted is the tenure of an acquire that was accepted. Nobody is told that they
-// hold what has lapsed meanwhile (R3).
+// granted is the tenure of an acquire that was accepted.
 func (a *Authority) granted(res result) (lastword.Tenure, error) {
 	t, err := a.tenure(res)
 	if err != nil {
 		return lastword.Tenure{}, named(asEnded(err), "acquire", res.record.Resource)
 	}
-	if !res.answer.Repeated && a.cfg.Elapsed()-res.sent >= t.TTL {
-		return lastword.Tenure{}, named(&lastword.Error{
-			Code: lastword.CodeTenureEnded, Message: "it lapsed before its grant could be delivered",
-			Ended: lastword.Ending{State: lastword.StateExpired, Fence: t.Fence, LeaseID: t.LeaseID, Owner: t.Owner},
-			Hint:  "acquire again with a new request id and a longer ttl",
-		}, "acquire", res.record.Resource)
-	}
 	return t, nil
+}
+
+// late is the answer to a grant that took longer than its TTL to become durable.
+// Nobody is told that they hold what has lapsed (R3), nor that it has while the store
+// says otherwise (R8): so it is looked up. What the store still calls held, only a
+// renewal can tell.
+func (a *Authority) late(ctx context.Context, t lastword.Tenure) (lastword.Tenure, error) {
+	st, _, err := a.look(ctx, lastword.StatusQuery{Resource: t.Resource, LeaseID: t.LeaseID})
+	switch {
+	case err != nil:
+		return lastword.Tenure{}, named(&lastword.Error{
+			Code: lastword.CodeUnknown, Message: "it was granted late, and whether it has lapsed could not be learnt", Err: err,
+			Hint: "acquire again with the same request id, or cancel it",
+		}, "acquire", t.Resource)
+	case st.Asked == lastword.StateHeld:
+		t.Revision, t.Remaining = st.Revision, 0
+		return t, nil
+	}
+	return lastword.Tenure{}, named(&lastword.Error{
+		Code: lastword.CodeTenureEnded, Message: "it lapsed before its grant could be delivered",
+		Ended: lastword.Ending{State: st.Asked, Fence: t.Fence, LeaseID: t.LeaseID, Owner: t.Owner},
+		Hint:  "acquire again with a new request id and a longer ttl",
+	}, "acquire", t.Resource)
 }
 
 // Renew extends the tenure that ref names, and no other, to now + granted TTL (R5).

@@ -17,14 +17,17 @@ import (
 // BenchmarkCycle is acquire and release, signature included, on a store in memory.
 func BenchmarkCycle(b *testing.B) {
 	for _, callers := range []int{1, 64} {
-		b.Run(fmt.Sprint("callers=", callers), func(b *testing.B) { cycles(b, callers, 0) })
+		b.Run(fmt.Sprint("callers=", callers), func(b *testing.B) { cycles(b, callers, 0, 0, 0) })
 	}
-	b.Run("callers=64/queues=10000", func(b *testing.B) { cycles(b, 64, 10_000) })
+	b.Run("callers=64/queues=10000", func(b *testing.B) { cycles(b, 64, 10_000, 0, 0) })
+	b.Run("callers=64/readers=1", func(b *testing.B) { cycles(b, 64, 0, 1, 0) })
+	b.Run("callers=64/stuck=1000", func(b *testing.B) { cycles(b, 64, 0, 0, 1000) })
 }
 
 // cycles runs b.N cycles by so many callers, each on resources of its own, while
-// somebody waits for each of so many other resources.
-func cycles(b *testing.B, callers, queues int) {
+// somebody waits for each of so many other resources, and so many watch them all, some
+// of them without reading on.
+func cycles(b *testing.B, callers, queues, readers, stuck int) {
 	key, err := grant.NewKey()
 	if err != nil {
 		b.Fatal(err)
@@ -48,6 +51,23 @@ func cycles(b *testing.B, callers, queues int) {
 		}
 		r.Owner, r.Wait = "w", time.Hour
 		waiting.Go(func() { _, _ = a.Acquire(ctx, r) })
+	}
+	for i := range readers + stuck {
+		begun := make(chan struct{})
+		waiting.Go(func() {
+			for s, err := range a.Watch(ctx, "") {
+				if err != nil {
+					return
+				}
+				if s.Complete {
+					close(begun)
+					if i >= readers {
+						<-ctx.Done()
+					}
+				}
+			}
+		})
+		<-begun
 	}
 	var n atomic.Int64
 	var wg sync.WaitGroup

@@ -82,3 +82,43 @@ func ExampleAuthority_Acquire() {
 	// worker-2: 2 <nil>
 	// before it: RELEASED, completed with "42 invoices"
 }
+
+// Whoever carries out revocations watches, and sees them when they are durable.
+func ExampleAuthority_Watch() {
+	ctx := context.Background()
+	a, err := embedded(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer a.Close()
+	held, err := a.Acquire(ctx, lastword.AcquireRequest{Resource: "batch/2026-07", Owner: "worker-1", RequestID: "r-1", TTL: 30 * time.Second})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for sight, err := range a.Watch(ctx, "batch/") {
+		switch {
+		case err != nil:
+			fmt.Println("watch again:", err)
+		case sight.Complete:
+			fmt.Println("complete")
+			if err := a.Revoke(ctx, held.Resource, held.Fence, "operator", "its host is gone"); err != nil {
+				fmt.Println(err)
+			}
+			continue
+		default:
+			fmt.Println(sight.Status.Resource, sight.Status.State)
+		}
+		if sight.Status.State == lastword.StateRevoked {
+			break
+		}
+	}
+	page, err := a.List(ctx, lastword.ListQuery{Prefix: "batch/", All: true})
+	fmt.Println(len(page.Resources), page.Resources[0].Last.Owner, err)
+	// Output:
+	// batch/2026-07 HELD
+	// complete
+	// batch/2026-07 REVOKED
+	// 1 worker-1 <nil>
+}

@@ -2,6 +2,7 @@ package authority_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -111,17 +112,49 @@ func TestR9AGrantDecidedBeforeTheSleepHasNoEffect(t *testing.T) {
 
 func TestR3NobodyIsToldThatTheyHoldWhatHasLapsed(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		slow := &hooked{Store: w.memory.Open()}
-		a := w.openOn(slow, authority.Config{})
-		slow.hook(func(h *hooked) {
-			h.answered = func(steps []store.Step, _ []bool) error {
-				if writes(steps, func(r store.Record) bool { return r.Lease.Owner == "a" }) {
-					time.Sleep(2 * time.Second)
-				}
-				return nil
-			}
-		})
-		_, err := a.Acquire(t.Context(), request("a", "1", time.Second))
+		a := w.openOn(lateFor(w, "a", 2*time.Second), authority.Config{})
+		other := w.openOn(w.memory.Open(), authority.Config{})
+		late := background(t.Context(), a, request("a", "1", time.Second))
+		time.Sleep(time.Millisecond)
+		next := background(t.Context(), other, waiting("b", "1", 10*time.Second))
+		err := (<-late).err
 		wantCode(t, err, lastword.ErrTenureEnded)
+		if e, _ := errors.AsType[*lastword.Error](err); e.Ended.State != lastword.StateExpired || e.Ended.Fence == 0 {
+			t.Errorf("ended %+v", e.Ended)
+		}
+		if got := <-next; got.err != nil || got.tenure.Previous.Owner != "a" {
+			t.Errorf("the next one: %+v", got)
+		}
 	})
+}
+
+func TestR8NobodyIsToldThatTheyLapsedWhileTheStoreCallsThemHeld(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.openOn(lateFor(w, "a", 2*time.Second), authority.Config{})
+		got := mustAcquire(t, a, request("a", "1", time.Second))
+		if got.Remaining != 0 {
+			t.Fatalf("%v remain of a grant that took longer than its TTL", got.Remaining)
+		}
+		if st := status(t, a); st.Holder.Fence != got.Fence {
+			t.Fatalf("status %+v", st)
+		}
+		if renewed, err := a.Renew(t.Context(), got.TenureRef); err != nil || renewed.Remaining != time.Second {
+			t.Fatalf("a renewal tells: %+v, %v", renewed, err)
+		}
+	})
+}
+
+// lateFor is a store whose answers to what is written for owner come late.
+func lateFor(w *world, owner string, by time.Duration) *hooked {
+	slow := &hooked{Store: w.memory.Open()}
+	slow.hook(func(h *hooked) {
+		h.answered = func(steps []store.Step, _ []bool) error {
+			if writes(steps, func(r store.Record) bool { return r.Lease.Owner == owner }) {
+				slow.hook(func(h *hooked) { h.answered = nil })
+				time.Sleep(by)
+			}
+			return nil
+		}
+	})
+	return slow
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -163,6 +164,7 @@ func (l *loop) run() {
 		case <-l.wake:
 		case <-timer.C:
 		}
+		runtime.Gosched() // callers that come at once share a commit
 		batch, more := l.take()
 		l.decide(batch)
 		l.prune()

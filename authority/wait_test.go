@@ -245,3 +245,30 @@ func TestR3AWaitThatEndsWhileTheStoreIsSlow(t *testing.T) {
 		}
 	})
 }
+
+func TestAnAcquireSaysOnceThatItBeginsToWait(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.open(authority.Config{})
+		queued := make(chan string, 10)
+		say := func(who string) func() { return func() { queued <- who } }
+		holder, err := a.AcquireQueued(t.Context(), waiting("holder", "1", time.Minute), say("holder"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := a.AcquireQueued(t.Context(), waiting("next", "1", time.Minute), say("next"))
+			done <- err
+		}()
+		time.Sleep(10 * time.Second) // the queue is looked at often meanwhile
+		if err := a.Release(t.Context(), holder.TenureRef); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if n := len(queued); n != 1 || <-queued != "next" {
+			t.Errorf("%d said that they wait, want the one that did, once", n)
+		}
+	})
+}

@@ -11,8 +11,8 @@ import (
 // satisfy it. Implementations are safe for concurrent use, return soon after
 // their context has ended, and tell "it was refused" (a [lastword.Error] with the
 // reason's code) from "there was no answer" ([lastword.ErrUnknownOutcome]). An
-// error of another type counts as no answer, and so does a panic of a renewal or a
-// question. Status is linearizable (R9); it is asked by lease id and request id.
+// error of another type counts as no answer, and so does a panic of a renewal, a
+// question or an acquire that waits. Status is linearizable (R9); it is asked by lease id and request id.
 type Authority interface {
 	Acquire(ctx context.Context, r lastword.AcquireRequest) (lastword.Tenure, error)
 	Renew(ctx context.Context, ref lastword.TenureRef) (lastword.Tenure, error)

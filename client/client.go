@@ -26,8 +26,9 @@ type Client struct {
 	mu      sync.Mutex
 	closed  bool
 	leases  map[*Lease]struct{}
-	running sync.WaitGroup // acquires, and leases that are not over
-	telling sync.WaitGroup // those who call log and receiver of events
+	claims  map[requestName]*Lease // nil while the acquire is under way
+	running sync.WaitGroup         // acquires, and leases that are not over
+	telling sync.WaitGroup         // those who call log and receiver of events
 }
 
 // New returns a client of a. It does no I/O. It fails with [lastword.ErrInvalid]
@@ -44,7 +45,7 @@ func New(a Authority, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{authority: a, cfg: cfg, silent: silent, leases: make(map[*Lease]struct{})}
+	c := &Client{authority: a, cfg: cfg, silent: silent, leases: make(map[*Lease]struct{}), claims: make(map[requestName]*Lease)}
 	c.agenda.now = c.now
 	c.reporter = newReporter(c)
 	c.closing, c.close = context.WithCancel(context.Background())
@@ -121,6 +122,7 @@ func (c *Client) enter(l *Lease) bool {
 		return false
 	}
 	c.leases[l] = struct{}{}
+	c.claims[l.request()] = l
 	c.running.Add(1)
 	return true
 }
@@ -129,6 +131,44 @@ func (c *Client) forget(l *Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.leases, l)
+	delete(c.claims, l.request())
+}
+
+// requestName is a request id of this client's owner.
+type requestName struct {
+	resource lastword.Resource
+	id       string
+}
+
+// claim takes a request id for one acquire and the lease that may come of it. Two
+// leases of one tenure would contradict each other: the end of one is not seen by the
+// other.
+func (c *Client) claim(name requestName) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l, taken := c.claims[name]
+	switch {
+	case !taken:
+		c.claims[name] = nil
+		return nil
+	case l == nil:
+		return invalid("acquire", name.resource, "request id %s: an acquire with it is under way on this client", name.id)
+	}
+	e := &lastword.Error{
+		Code: lastword.CodeInvalid, Op: "acquire", Resource: name.resource, Fence: l.tenure.Fence,
+		Message: fmt.Sprintf("request id %s: this client has a lease of it, with fence %s", name.id, l.tenure.Fence.Text()),
+		Hint:    "use that lease, or acquire with another request id",
+	}
+	return e
+}
+
+// unclaim gives a request id free that no lease has come of.
+func (c *Client) unclaim(name requestName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.claims[name] == nil {
+		delete(c.claims, name)
+	}
 }
 
 func (c *Client) now() int64 { return int64(c.cfg.Elapsed()) }

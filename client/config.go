@@ -157,7 +157,8 @@ type AcquireOptions struct {
 	// Wait is how long to queue behind another holder. 0 does not queue.
 	Wait time.Duration
 	// RequestID names the attempt. Who wants to find out after a crash gives one
-	// that is stored first, and repeats the acquire with it. Default: a random one.
+	// that is stored first, and repeats the acquire with it. A client refuses one that
+	// it is using. Default: a random one.
 	RequestID string
 	// Root names the whole piece of work; none is allowed.
 	Root lastword.Digest

@@ -30,7 +30,11 @@
 // beside it the authority is asked what became of the tenure, until that is known or
 // trust ends. A definite refusal ends the lease at once, and nothing revives it (R26).
 // An acquire is one attempt with one request id; one that is given up is cancelled, so
-// that no lease is left behind (R27). The context of a lease ends once, with a cause.
+// that no lease is left behind (R27). Without any answer it ends by itself once nothing of
+// it can be valid any more; [Client.Acquire] has the bound. An acquire that waits looks
+// every third of the TTL, not oftener than each 250 ms, whether it has been granted, so
+// that a grant whose answer got lost is found while it lasts. A client has one Lease of a
+// request id at a time. The context of a lease ends once, with a cause.
 // Work under [Client.Run] that was told to stop keeps its lease until it returns, for
 // [Config.DrainTimeout]; a lease whose work overran is never released early (R28).
 // Fence and grant need no I/O (R29).
@@ -48,7 +52,9 @@
 // for no work: its caller knows that it has stopped. Timers are as late as the machine
 // is busy; what looks at the clock itself is not. On a system without a clock that runs
 // through suspend (see [Config.Elapsed]) a suspend can lengthen the holder's own belief;
-// the fence does not depend on it. A lease that is dropped without [Lease.Close] is
+// the fence does not depend on it. Two clients with one owner and one request id have two
+// Leases of one tenure, and what ends one is noticed by the other at its next renewal. A
+// lease that is dropped without [Lease.Close] is
 // renewed until the client is closed, or until its longest hold ends: set
 // [Config.MaxHold] where that can happen. Events are dropped, and counted, where their
 // receiver is too slow. An authority's call that does not return although its context

@@ -46,20 +46,27 @@ var ErrOwnershipUnknown = errors.New("ownership is not known")
 
 // OpenAttempt is the cause inside an [lastword.ErrUnknownOutcome] of an acquire
 // that was given up and whose cancel was not confirmed either (R27). The resource
-// may still be granted to it. Repeat the acquire with this request id, or cancel
-// it, to find out; or wait.
+// may still be granted to it. To find out, repeat the acquire with this owner and
+// request id, or cancel them; or wait.
 type OpenAttempt struct {
+	Owner     string
 	RequestID string
 	// Within is the longest time, from the return of the error, until the attempt
-	// has expired by itself: the rest of the wait and one TTL, if no copy of it is
-	// still on its way.
+	// has expired by itself: the rest of the wait, of the time-out of the call and of
+	// the TTL with its margin, counted from the last copy that may have arrived. 0:
+	// that time is over. It does not cover a copy that is still on its way after its
+	// time-out.
 	Within time.Duration
 	Err    error // why it was given up
 }
 
 // Error says how long the attempt may live.
 func (e *OpenAttempt) Error() string {
-	return fmt.Sprintf("request id %s may still be granted, and has expired in %s if no copy of it is on its way: %v", e.RequestID, e.Within, e.Err)
+	rest := "has expired"
+	if e.Within > 0 {
+		rest = "has expired in " + e.Within.Round(time.Millisecond).String()
+	}
+	return fmt.Sprintf("request id %s of owner %s may have been granted, and %s if no copy of it is on its way: %v", e.RequestID, e.Owner, rest, e.Err)
 }
 
 // Unwrap is why the attempt was given up.

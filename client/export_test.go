@@ -22,3 +22,10 @@ func LocalDeadline(l *Lease) time.Duration {
 	defer l.mu.Unlock()
 	return time.Duration(l.trust.Until)
 }
+
+// Claims is how many request ids c has in use.
+func Claims(c *Client) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.claims)
+}

@@ -36,6 +36,7 @@ type fake struct {
 	leases   map[lastword.Resource]*fakeLease
 	requests map[string]*fakeRequest
 	calls    []string
+	queued   int             // acquires with a wait
 	onServer func(op string) // called after the authority has processed a message
 	inFlight sync.WaitGroup  // messages and answers on their way
 }
@@ -148,6 +149,11 @@ func refuse(code lastword.Code, op string, r lastword.Resource) *lastword.Error 
 }
 
 func (f *fake) Acquire(ctx context.Context, r lastword.AcquireRequest) (lastword.Tenure, error) {
+	f.mu.Lock()
+	if r.Wait > 0 {
+		f.queued++
+	}
+	f.mu.Unlock()
 	return carry(ctx, f, "acquire", func() (lastword.Tenure, error) { return f.acquire(r) })
 }
 

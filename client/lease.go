@@ -87,6 +87,10 @@ func (l *Lease) GrantDigest() lastword.Digest { return l.tenure.GrantDigest }
 // Ref names the tenure at the authority.
 func (l *Lease) Ref() lastword.TenureRef { return l.tenure.TenureRef }
 
+func (l *Lease) request() requestName {
+	return requestName{l.tenure.Resource, l.tenure.RequestID}
+}
+
 // Resource is what is held.
 func (l *Lease) Resource() lastword.Resource { return l.tenure.Resource }
 

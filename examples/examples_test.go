@@ -3,6 +3,7 @@ package examples_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,4 +72,51 @@ func TestTheWorkerPoolRunsWithOneCommand(t *testing.T) {
 		"agent-1 hangs", "agent-1 wakes up: its lease says NOT_HOLDER", "the database says STALE_OWNER",
 		"12 tasks, 12 results, each of them once",
 	)
+}
+
+// As a user runs it: dev, and the script with what it prints for people. That it sees
+// the numbers which every other door sees is tested in cmd/lastword.
+func TestThePythonSessionRunsAgainstDev(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds a program; runs without the race detector")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "lastword")
+	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "../cmd/lastword")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	dev := exec.CommandContext(ctx, binary, "dev", "-o", "json", "--grpc", "127.0.0.1:0")
+	dev.Dir = dir
+	stdout, err := dev.StdoutPipe()
+	if err == nil {
+		err = dev.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = dev.Process.Signal(syscall.SIGINT)
+		if err := dev.Wait(); err != nil {
+			t.Errorf("dev: %v", err)
+		}
+	}()
+	var ready struct {
+		HTTP string `json:"http"`
+	}
+	if err := json.NewDecoder(stdout).Decode(&ready); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // it may be run again
+		out, err := exec.CommandContext(ctx, "python3", "./http-python/session.py", "--address", ready.HTTP).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		wantInOrder(t, string(out), "a holds session/python with fence", "b is refused: HELD", "b waits", "b holds it with fence",
+			"before it: RELEASED, result 'done'", "the watch showed it: RELEASED")
+	}
 }

@@ -32,7 +32,7 @@ func TestAWaitThatIsInterruptedEndsWithinASecondAndLeavesNothing(t *testing.T) {
 		Resource: testResource, Owner: "holder", RequestID: "h", TTL: time.Minute, Class: lastword.ClassWrite,
 	})
 	check(t, err)
-	p := w.wrap(wrapping{TTL: 3 * time.Second, Wait: time.Minute, Command: []string{"true"}}, streams{})
+	p := w.wrap(wrapping{TTL: 20 * time.Second, Wait: time.Minute, Command: []string{"true"}}, streams{})
 	w.waiters(1)
 	p.signal(syscall.SIGUSR1) // is about the command, which is not there
 	p.signal(syscall.SIGWINCH)
@@ -190,7 +190,7 @@ func TestTheStandardStreamsAreTheFilesThemselves(t *testing.T) { // KF-30
 	check(t, err)
 	diag, err := os.Create(dir + "/err")
 	check(t, err)
-	p := w.wrap(wrapping{TTL: 3 * time.Second, Command: []string{"sh", "-c", `cat; exec 3>&1; stat -L -c %i /dev/fd/0 /dev/fd/3 /dev/fd/2 >&2`}},
+	p := w.wrap(wrapping{TTL: 20 * time.Second, Command: []string{"sh", "-c", `cat; exec 3>&1; stat -L -c %i /dev/fd/0 /dev/fd/3 /dev/fd/2 >&2`}},
 		streams{in: in, out: out, err: diag})
 	p.wantCode(0)
 	got, err := os.ReadFile(dir + "/out")
@@ -237,11 +237,13 @@ func TestTheCommandFindsItsLeaseInTheEnvironmentAndInAFile(t *testing.T) {
 
 func TestAGrantFileThatIsRemovedOrChangedComesBack(t *testing.T) {
 	w := newWorld(t)
-	p := w.wrap(wrapping{TTL: time.Second, Command: []string{"sh", "-c", `set -e
+	// Within a second, whatever the TTL is.
+	p := w.wrap(wrapping{TTL: 2 * time.Minute, Command: []string{"sh", "-c", `set -e
 		f="$LASTWORD_GRANT_FILE"; cp "$f" "$0"
 		rm "$f"; until [ -e "$f" ]; do sleep 0.02; done; cmp "$f" "$0"
 		: > "$f"; until [ -s "$f" ]; do sleep 0.02; done; cmp "$f" "$0"
-		[ "$(stat -c %a "$f")" = 600 ]`, filepath.Join(t.TempDir(), "copy")}}, streams{})
+		[ "$(stat -c %a "$f")" = 600 ]
+		rm -r "$(dirname "$f")"; until [ -s "$f" ]; do sleep 0.02; done; cmp "$f" "$0"`, filepath.Join(t.TempDir(), "copy")}}, streams{})
 	p.wantCode(0)
 	w.wantNothingLeft()
 }

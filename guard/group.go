@@ -11,16 +11,12 @@ import (
 	"syscall"
 
 	"github.com/lastword/lastword/client"
+	"github.com/lastword/lastword/internal/signals"
 )
 
 // Forwarded are the signals that [Options.Signals] is for: all that a process can
 // catch and that are not about this process alone.
-func Forwarded() []os.Signal {
-	return []os.Signal{
-		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGABRT, syscall.SIGALRM, syscall.SIGPIPE,
-		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT, syscall.SIGTSTP,
-	}
-}
+func Forwarded() []os.Signal { return signals.Forwarded() }
 
 var errNotFound = exec.ErrNotFound
 
@@ -78,7 +74,7 @@ type processGroup struct {
 }
 
 func startGroup(cmd *exec.Cmd) (*processGroup, error) {
-	g := &processGroup{cmd: cmd, gone: make(chan struct{}), halted: make(chan struct{}, 1), tty: foreground(cmd.Stdin)}
+	g := &processGroup{cmd: cmd, gone: make(chan struct{}), halted: make(chan struct{}, 1), tty: foreground()}
 	cmd.SysProcAttr = groupAttr()
 	if g.tty != nil {
 		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, g.tty.fd
@@ -99,6 +95,7 @@ func startGroup(cmd *exec.Cmd) (*processGroup, error) {
 	}()
 	if err := <-started; err != nil {
 		g.tty.takeBack()
+		g.tty.close()
 		return nil, err
 	}
 	g.id = cmd.Process.Pid
@@ -115,6 +112,7 @@ func (g *processGroup) empty() bool { return !groupLives(g.id) }
 func (g *processGroup) reap() (code int, sig syscall.Signal) {
 	_ = g.cmd.Wait() // the state says it all
 	g.tty.takeBack()
+	g.tty.close()
 	status, ok := g.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	switch {
 	case !ok:

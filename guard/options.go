@@ -29,9 +29,9 @@ type Options struct {
 	// variables of the package comment are put in their place.
 	Env []string
 	// Stdin, Stdout and Stderr are handed to the command as they are, without a pipe
-	// between; nil is the null device. If Stdin is the terminal that this process is
-	// in the foreground of, the command is put into the foreground instead of it, so
-	// that it can read and gets what is typed: Ctrl-C, too.
+	// between; nil is the null device. If this process is in the foreground of its
+	// controlling terminal, the command is put there instead of it, whatever Stdin is,
+	// so that it can read what is typed and gets Ctrl-C.
 	Stdin, Stdout, Stderr *os.File
 	// Signals are sent on to the whole process group. While the lease is being waited
 	// for, SIGHUP, SIGINT, SIGQUIT and SIGTERM end the wait and others are dropped.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"syscall"
 
 	"github.com/lastword/lastword"
@@ -19,10 +20,10 @@ const op = "exec"
 // `lastword exec` and a contract with scripts (docs/cli.md). A command that was ended
 // by signal n has 128 + n.
 const (
-	ExitNotAcquired   = 121 // held by another, or the attempt's lease was over; nothing ran
-	ExitLost          = 122 // the command was ended, because the lease was lost or at the end of its longest hold
+	ExitNotAcquired   = 121 // held by another; nothing ran
+	ExitLost          = 122 // the lease was lost or over, or at the end of its longest hold: the command was ended, or not started
 	ExitUnreachable   = 123 // the authority was not reached, or it is not known whether there is a lease; nothing ran
-	ExitFailed        = 125 // a failure of this side: wrong options, no grant file, no process
+	ExitFailed        = 125 // any other refusal of the authority, or a failure of this side: wrong options, no grant file, no process
 	ExitNotExecutable = 126
 	ExitNotFound      = 127
 )
@@ -55,13 +56,16 @@ type Exit struct {
 // the command as the loss of the lease would.
 func Run(ctx context.Context, c *client.Client, o Options) (Exit, error) {
 	o, err := o.withDefaults()
+	if err == nil && c == nil {
+		err = o.invalid("no client", "")
+	}
 	if err != nil {
 		return Exit{Code: ExitFailed}, err
 	}
 	if err := checkSystem(); err != nil {
 		return Exit{Code: ExitFailed}, o.own("process groups cannot be watched here", err)
 	}
-	r := &run{ctx: ctx, client: c, o: o}
+	r := &run{ctx: ctx, client: c, o: o, start: func(cmd *exec.Cmd) (startedGroup, error) { return startGroup(cmd) }}
 	// Whatever can fail without the lease fails before it is asked for.
 	if r.path, err = lookUp(o); err != nil {
 		return r.refused(err)
@@ -80,6 +84,7 @@ type run struct {
 	o      Options
 	path   string // of the program
 	place  *place
+	start  func(*exec.Cmd) (startedGroup, error)
 
 	exit Exit
 	err  error
@@ -109,6 +114,13 @@ func (r *run) run() (Exit, error) {
 	return r.exit, r.err
 }
 
+// startedGroup is a group whose command was started.
+type startedGroup interface {
+	group
+	// reap says how the command ended, once the group is gone.
+	reap() (code int, sig syscall.Signal)
+}
+
 // under runs the command under the lease.
 func (r *run) under(l *client.Lease) (Exit, error) {
 	grace, err := r.o.graceOf(l.TTL())
@@ -118,7 +130,7 @@ func (r *run) under(l *client.Lease) (Exit, error) {
 	if err := r.place.write(l.Ref(), l.Grant()); err != nil {
 		return Exit{Code: ExitFailed}, r.o.own("the grant file was not written", err)
 	}
-	g, err := startGroup(r.command(l))
+	g, err := r.start(r.command(l))
 	if err != nil {
 		return r.refused(err)
 	}
@@ -154,12 +166,20 @@ func leaveToLapse(l *client.Lease) {
 	_ = l.Release(ctx) // it says that it was not sent
 }
 
+// foreseen is [client.ErrExpired] of a lease that had not expired yet.
+type foreseen struct{}
+
+var errForeseen error = foreseen{}
+
+func (foreseen) Error() string        { return "the lease was about to expire" }
+func (foreseen) Is(target error) bool { return target == client.ErrExpired }
+
 // lost is the error of a command that was ended for the sake of its lease. Without a
 // cause the end was only foreseen.
 func (r *run) lost(cause error) error {
 	e := &lastword.Error{Code: lastword.CodeNotHolder, Op: op, Resource: r.o.Resource, Message: "the command was ended"}
 	if cause == nil {
-		e.Message, cause = "the command was ended before the lease expired", client.ErrExpired
+		cause = errForeseen
 	}
 	const silence = "no renewal was answered in time: the authority was not reached, or this process was stopped"
 	for _, c := range []struct {
@@ -172,6 +192,7 @@ func (r *run) lost(cause error) error {
 		{client.ErrMaxHold, "raise max-hold if the command may take longer"},
 		{client.ErrReleased, "the client was closed"},
 		{client.ErrUnknownTooLong, silence},
+		{errForeseen, silence},
 		{client.ErrExpired, silence},
 	} {
 		if errors.Is(cause, c.err) {
@@ -205,8 +226,10 @@ func (r *run) notAcquired(err error) (Exit, error) {
 	switch {
 	case errors.Is(err, lastword.ErrUnknownOutcome), errors.Is(err, lastword.ErrUnavailable):
 		exit.Code = ExitUnreachable
-	case errors.Is(err, lastword.ErrHeld), errors.Is(err, lastword.ErrNotHolder), errors.Is(err, lastword.ErrTenureEnded):
+	case errors.Is(err, lastword.ErrHeld):
 		exit.Code = ExitNotAcquired
+	case errors.Is(err, lastword.ErrNotHolder), errors.Is(err, lastword.ErrTenureEnded):
+		exit.Code = ExitLost
 	case err == nil: // ctx ended between the grant and the start; the lease is released
 		err = &lastword.Error{Code: lastword.CodeCanceled, Op: op, Resource: r.o.Resource, Message: "nothing was started", Err: context.Cause(r.ctx)}
 	}
@@ -254,18 +277,38 @@ func (w *waiting) listen(signals <-chan os.Signal) {
 		case s, open := <-signals:
 			if !open {
 				signals = nil
-				continue
-			}
-			switch s {
-			case syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM:
-				w.signal, _ = s.(syscall.Signal)
-				w.cancel(errSignal)
+			} else if w.ends(s) {
 				return
 			}
 		case <-w.stop:
-			return
+			// What has come before the command ran ends the wait, also if the lease
+			// was faster.
+			for {
+				select {
+				case s, open := <-signals:
+					if !open {
+						return
+					}
+					if w.ends(s) {
+						return
+					}
+				default:
+					return
+				}
+			}
 		}
 	}
+}
+
+// ends reports whether s ends the wait; others are dropped.
+func (w *waiting) ends(s os.Signal) bool {
+	switch s {
+	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM:
+		w.signal, _ = s.(syscall.Signal)
+		w.cancel(errSignal)
+		return true
+	}
+	return false
 }
 
 // end stops listening; from then on signals are somebody else's.

@@ -29,7 +29,7 @@ func TestEverySignalReachesEveryProcessOfTheGroup(t *testing.T) { // KF-30
 	w := newWorld(t)
 	argv, pids := treeOf(t,
 		`GUARD_TEST_ROLE=listener GUARD_TEST_NAME=background "$SELF"`, `env GUARD_TEST_ROLE=listener GUARD_TEST_NAME=command "$SELF"`)
-	p := w.wrap(wrapping{TTL: 3 * time.Second, Command: argv}, streams{})
+	p := w.wrap(wrapping{TTL: 20 * time.Second, Command: argv}, streams{})
 	names := []string{"background", "command"}
 	hears := func(what string) {
 		t.Helper()
@@ -65,7 +65,7 @@ func TestASignalThatEndsTheCommandBecomesTheExitCode(t *testing.T) { // KF-30
 		t.Run(sig.String(), func(t *testing.T) {
 			w := newWorld(t)
 			argv, pids := treeOf(t, "sleep 300", "sleep 299")
-			p := w.wrap(wrapping{TTL: 3 * time.Second, Command: argv}, streams{})
+			p := w.wrap(wrapping{TTL: 20 * time.Second, Command: argv}, streams{})
 			running := pids()
 			w.authority.atRelease(t, func() []int { return running })
 			p.signal(sig)
@@ -86,7 +86,7 @@ func TestClosedStdoutEndsTheCommandByItsOwnSignal(t *testing.T) { // KF-30
 	r, out, err := os.Pipe()
 	check(t, err)
 	check(t, r.Close())
-	p := w.wrap(wrapping{TTL: 3 * time.Second, Command: []string{"yes"}}, streams{out: out})
+	p := w.wrap(wrapping{TTL: 20 * time.Second, Command: []string{"yes"}}, streams{out: out})
 	check(t, out.Close())
 	p.wantCode(128 + int(syscall.SIGPIPE))
 	w.wantNothingLeft()
@@ -97,7 +97,7 @@ func TestAWrapperWhoseStderrIsClosedKeepsItsExitCode(t *testing.T) { // KF-30
 	r, stderr, err := os.Pipe()
 	check(t, err)
 	check(t, r.Close())
-	p := w.wrap(wrapping{TTL: 3 * time.Second, Command: []string{"no-such-command"}}, streams{err: stderr})
+	p := w.wrap(wrapping{TTL: 20 * time.Second, Command: []string{"no-such-command"}}, streams{err: stderr})
 	check(t, stderr.Close())
 	p.wantCode(guard.ExitNotFound)
 }
@@ -105,7 +105,7 @@ func TestAWrapperWhoseStderrIsClosedKeepsItsExitCode(t *testing.T) { // KF-30
 func TestAKilledWrapperReleasesNothingAndTheFenceRefusesWhatIsLeft(t *testing.T) { // KF-30
 	w := newWorld(t)
 	argv, pids := treeOf(t, `GUARD_TEST_ROLE=worker "$SELF"`, "sleep 300")
-	p := w.wrap(wrapping{TTL: 1500 * time.Millisecond, Command: argv}, streams{})
+	p := w.wrap(wrapping{TTL: 3 * time.Second, Command: argv}, streams{})
 	background, command := pids()[0], pids()[1]
 	w.desk.wait(t, "a first write", applied)
 	p.signal(syscall.SIGKILL)
@@ -138,7 +138,7 @@ func TestAKilledWrapperReleasesNothingAndTheFenceRefusesWhatIsLeft(t *testing.T)
 func TestAKilledWorkerIsNoticedWithinASecond(t *testing.T) { // KF-11 (c)
 	w := newWorld(t)
 	argv, pids := treeOf(t, "sleep 300", `env GUARD_TEST_ROLE=worker "$SELF"`)
-	p := w.wrap(wrapping{TTL: 3 * time.Second, Command: argv}, streams{})
+	p := w.wrap(wrapping{TTL: 20 * time.Second, Command: argv}, streams{})
 	n := w.desk.wait(t, "a first write", applied)
 	w.authority.atRelease(t, pids)
 	at := time.Now()
@@ -156,7 +156,7 @@ func TestAKilledWorkerIsNoticedWithinASecond(t *testing.T) { // KF-11 (c)
 func TestAWrapperThatWasStoppedPastItsTTLEndsTheCommand(t *testing.T) { // KF-30
 	w := newWorld(t)
 	argv, pids := treeOf(t, "sleep 300", `env GUARD_TEST_ROLE=worker "$SELF"`)
-	p := w.wrap(wrapping{TTL: 1500 * time.Millisecond, Command: argv}, streams{})
+	p := w.wrap(wrapping{TTL: 3 * time.Second, Command: argv}, streams{})
 	w.desk.wait(t, "a first write", applied)
 	p.stop() // the worker goes on
 	b := w.rival()
@@ -179,7 +179,7 @@ func TestAWrapperThatWasStoppedPastItsTTLEndsTheCommand(t *testing.T) { // KF-30
 func TestACommandThatWasStoppedTooIsEndedBeforeItCanWrite(t *testing.T) { // KF-30
 	w := newWorld(t)
 	argv, pids := treeOf(t, "sleep 300", `env GUARD_TEST_STUBBORN=1 GUARD_TEST_ROLE=worker "$SELF"`)
-	p := w.wrap(wrapping{TTL: 1500 * time.Millisecond, Command: argv}, streams{})
+	p := w.wrap(wrapping{TTL: 3 * time.Second, Command: argv}, streams{})
 	n := w.desk.wait(t, "a first write", applied)
 	p.stop()
 	check(t, syscall.Kill(-n.PID, syscall.SIGSTOP))

@@ -85,7 +85,6 @@ func (s *supervisor) step() reason {
 	case <-s.lease.Context().Done():
 	case <-s.canceled:
 	case <-timer.C:
-		s.look()
 	case <-s.group.stopped():
 		s.group.suspend()
 		if s.now() == goesOn {
@@ -104,7 +103,11 @@ func (s *supervisor) step() reason {
 			s.forward(sig)
 		}
 	}
-	return s.now()
+	why := s.now()
+	if why == goesOn {
+		s.look()
+	}
+	return why
 }
 
 func (s *supervisor) forward(sig os.Signal) {
@@ -137,15 +140,18 @@ func (s *supervisor) left() time.Duration {
 	return s.lease.Remaining()
 }
 
+// lookEvery is how often the grant file is looked at, at least.
+const lookEvery = time.Second
+
 // pause is how long nothing has to be looked at. Timers may stop in a suspend while
 // the lease goes on, so it is never long.
 func (s *supervisor) pause() time.Duration {
-	sixth := s.lease.TTL() / 6
+	sixth := min(s.lease.TTL()/6, lookEvery)
 	if wait := s.left() - s.grace; wait > 0 {
 		return min(wait, sixth)
 	}
 	// Still HELD: the renewal that is due now will tell.
-	return max(sixth/8, time.Millisecond)
+	return max(s.lease.TTL()/48, time.Millisecond)
 }
 
 // end ends the group: SIGTERM, and SIGKILL after the grace or when trust is over. What

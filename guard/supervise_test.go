@@ -26,6 +26,7 @@ type fakeLease struct {
 	mu     sync.Mutex
 	until  time.Time
 	silent bool // no renewal is answered any more
+	late   bool // its timers do not run: only who looks at the clock sees its end
 	state  lastword.HolderState
 }
 
@@ -80,7 +81,11 @@ func (l *fakeLease) renew(ctx context.Context) {
 	l.mu.Unlock()
 	select {
 	case <-time.After(left):
-		l.end(client.ErrExpired)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !l.late {
+			l.end(client.ErrExpired)
+		}
 	case <-ctx.Done():
 	}
 }
@@ -93,6 +98,9 @@ type fakeGroup struct {
 	left  int              // processes that only SIGKILL ends
 	hangs bool             // nothing ends it
 
+	halted chan struct{} // the command was stopped at its terminal
+	away   func()        // what happens while this process is stopped with it
+
 	mu    sync.Mutex
 	heard []heard
 	dead  bool
@@ -104,8 +112,8 @@ type heard struct {
 }
 
 func (g *fakeGroup) exited() <-chan struct{}  { return g.gone }
-func (g *fakeGroup) stopped() <-chan struct{} { return nil }
-func (g *fakeGroup) suspend()                 {}
+func (g *fakeGroup) stopped() <-chan struct{} { return g.halted }
+func (g *fakeGroup) suspend()                 { g.away() }
 
 func (g *fakeGroup) empty() bool {
 	g.mu.Lock()
@@ -150,7 +158,7 @@ func supervised(t *testing.T, ttl, grace time.Duration, play func(s *scene)) (wh
 	synctest.Test(t, func(t *testing.T) {
 		l := &fakeLease{ttl: ttl, until: time.Now().Add(ttl), state: lastword.HolderHeld}
 		l.ctx, l.end = context.WithCancelCause(context.Background())
-		g := &fakeGroup{start: time.Now(), gone: make(chan struct{})}
+		g := &fakeGroup{start: time.Now(), gone: make(chan struct{}), halted: make(chan struct{}, 1)}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		s := &scene{lease: l, group: g, signals: make(chan os.Signal, 4), cancel: cancel}
@@ -345,5 +353,74 @@ func TestAGraceThatDoesNotFitIsRefused(t *testing.T) {
 		if (err != nil) != (c.want < 0) || err == nil && got != c.want {
 			t.Errorf("grace %s with ttl %s: got %s, %v", c.grace, c.ttl, got, err)
 		}
+	}
+}
+
+func TestACommandThatWasStoppedIsContinuedOnlyUnderItsLease(t *testing.T) { // KF-30
+	t.Parallel()
+	for name, c := range map[string]struct {
+		away time.Duration
+		want []heard
+		why  reason
+	}{
+		"back in time":  {time.Second, []heard{{syscall.SIGCONT, time.Second}}, itself},
+		"back too late": {time.Minute, []heard{{syscall.SIGKILL, time.Minute}}, lost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			why, _, _, log := supervised(t, 30*time.Second, 10*time.Second, func(s *scene) {
+				s.group.away = func() {
+					s.lease.mu.Lock()
+					s.lease.silent = true // this process does nothing
+					s.lease.late = true
+					s.lease.mu.Unlock()
+					time.Sleep(c.away)
+				}
+				s.group.halted <- struct{}{}
+				select {
+				case <-s.group.gone:
+				case <-time.After(c.away + time.Second):
+					s.group.exit()
+				}
+			})
+			if why != c.why {
+				t.Errorf("got %v", why)
+			}
+			wantHeard(t, log, c.want...)
+		})
+	}
+}
+
+// The grace ends with the lease also where nobody else notices its end in time.
+func TestTheGraceIsNeverLongerThanTheLease(t *testing.T) { // R25
+	t.Parallel()
+	_, gone, _, log := supervised(t, 30*time.Second, 10*time.Second, func(s *scene) {
+		s.lease.mu.Lock()
+		s.lease.late, s.lease.silent = true, true
+		s.lease.until = time.Now().Add(3 * time.Second)
+		s.lease.mu.Unlock()
+		s.cancel()
+	})
+	if !gone {
+		t.Error("not gone")
+	}
+	wantHeard(t, log, heard{syscall.SIGTERM, 0}, heard{syscall.SIGCONT, 0}, heard{syscall.SIGKILL, 3 * time.Second})
+}
+
+func TestNothingIsLeftUnseenForLong(t *testing.T) { // R25
+	t.Parallel()
+	for _, c := range []struct{ ttl, left, want time.Duration }{
+		{time.Hour, time.Hour, lookEvery},
+		{3 * time.Second, 3 * time.Second, 500 * time.Millisecond},
+		{3 * time.Second, 1100 * time.Millisecond, 100 * time.Millisecond}, // until only the grace is left
+		{480 * time.Millisecond, 0, 10 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, end := context.WithCancelCause(context.Background())
+			s := &supervisor{lease: &fakeLease{ctx: ctx, end: end, ttl: c.ttl, until: time.Now().Add(c.left)}, grace: min(time.Second, c.ttl/3)}
+			if got := s.pause(); got != c.want {
+				t.Errorf("ttl %s, left %s: %s, want %s", c.ttl, c.left, got, c.want)
+			}
+		})
 	}
 }

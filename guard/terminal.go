@@ -3,7 +3,6 @@
 package guard
 
 import (
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -13,21 +12,30 @@ import (
 
 // terminal is the one that this process is in the foreground of. nil is none.
 type terminal struct {
-	fd  int
-	own int // this process's group
+	file *os.File
+	fd   int
+	own  int // this process's group
 }
 
-// foreground is the terminal that stdin is, if this process may give it away.
-func foreground(stdin io.Reader) *terminal {
-	f, ok := stdin.(*os.File)
-	if !ok {
-		return nil
+// foreground is the controlling terminal, if this process may give it away: whether a
+// command reads from it has nothing to do with its standard input.
+func foreground() *terminal {
+	f, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil // none
 	}
-	t := &terminal{fd: int(f.Fd()), own: unix.Getpgrp()}
+	t := &terminal{file: f, fd: int(f.Fd()), own: unix.Getpgrp()}
 	if !t.mine() {
+		t.close()
 		return nil
 	}
 	return t
+}
+
+func (t *terminal) close() {
+	if t != nil {
+		_ = t.file.Close()
+	}
 }
 
 func (t *terminal) mine() bool {

@@ -95,7 +95,7 @@ func TestAtATerminalTheCommandReadsAndStopsAndIsInterrupted(t *testing.T) { // K
 	w := newWorld(t)
 	c := newConsole(t)
 	p := w.wrapAt(c, wrapping{TTL: 20 * time.Second, Command: []string{
-		"sh", "-c", `echo pid $$ here; read line; echo "got <$line>"; sleep 300`,
+		"sh", "-c", `echo pid $$ here; read line; echo "got <$line>"; exec sleep 300`,
 	}})
 	c.shows("here")
 	c.mu.Lock()
@@ -111,6 +111,9 @@ func TestAtATerminalTheCommandReadsAndStopsAndIsInterrupted(t *testing.T) { // K
 	c.typing("hello\n")
 	c.shows("got <hello>")
 
+	// A shell that has just started a process waits, in a state that no signal stops,
+	// until that one has begun; the sleep took the shell's place, and does not.
+	eventually(t, "the command sleeps", func() bool { return name(child) == "sleep" && state(child) == "S" })
 	c.typing("\x1a") // Ctrl-Z
 	eventually(t, "both are stopped", func() bool { return state(child) == "T" && state(wrapper) == "T" })
 	if got := c.foreground(); got != wrapper {
@@ -125,6 +128,45 @@ func TestAtATerminalTheCommandReadsAndStopsAndIsInterrupted(t *testing.T) { // K
 	if st := w.status(); st.State != lastword.StateReleased {
 		t.Errorf("the resource is %s", st.State)
 	}
+}
+
+// A command reads the terminal itself, as a program does that asks for a password, and
+// its standard input is something else.
+func TestTheCommandCanReadTheTerminalWhateverItsStandardInputIs(t *testing.T) { // KF-30
+	w := newWorld(t)
+	for _, in := range map[string]func(c *console) *os.File{
+		"nothing": func(*console) *os.File {
+			in, err := os.Open(os.DevNull)
+			check(t, err)
+			t.Cleanup(func() { _ = in.Close() })
+			return in
+		},
+		"a pipe": func(*console) *os.File {
+			r, in, err := os.Pipe()
+			check(t, err)
+			t.Cleanup(func() { _ = r.Close(); _ = in.Close() })
+			return r
+		},
+	} {
+		c := newConsole(t)
+		p := w.wrap(wrapping{TTL: 20 * time.Second, Command: []string{
+			"sh", "-c", `echo ask; read line </dev/tty; echo "got <$line>"; read line </dev/tty`,
+		}}, streams{in: in(c), out: c.tty, err: c.tty, change: func(cmd *exec.Cmd) {
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 1}
+		}})
+		c.shows("ask")
+		c.typing("secret\n")
+		c.shows("got <secret>")
+		c.typing("\x03")
+		p.wantCode(128 + int(syscall.SIGINT))
+		w.wantNothingLeft()
+	}
+}
+
+// name is what a process runs.
+func name(pid int) string {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	return strings.TrimSpace(string(b))
 }
 
 // wrapAt starts a wrapper as the leader of a session at the terminal.

@@ -16,6 +16,7 @@ import (
 	"github.com/lastword/lastword/grant"
 	"github.com/lastword/lastword/identity"
 	"github.com/lastword/lastword/rpc"
+	"github.com/lastword/lastword/rpc/httpapi"
 	"github.com/lastword/lastword/store"
 	"github.com/lastword/lastword/store/memstore"
 )
@@ -32,6 +33,7 @@ type world struct {
 	authority *authority.Authority
 	verifier  *grant.Verifier
 	addr      string
+	web       string // of the same over HTTP
 }
 
 // settings are what a test may want otherwise.
@@ -66,13 +68,20 @@ func newWorld(t testing.TB, s settings) *world {
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
 	w.addr = lis.Addr().String()
-	served := make(chan error, 1)
+	web, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	w.web = web.Addr().String()
+	served := make(chan error, 2)
 	server := rpc.NewServer(w.authority, door)
+	http := httpapi.NewServer(server.Local(), httpapi.Config{Identity: w.source, MaxAge: s.maxAge, Logger: door.Logger})
 	go func() { served <- server.Serve(lis) }()
+	go func() { served <- http.Serve(web) }()
 	w.verifier, err = grant.NewVerifier(domain, grant.FetchBundle(w.authority.Bundle), grant.VerifierConfig{})
 	check(t, err)
 	t.Cleanup(func() {
 		check(t, server.Shutdown(context.WithoutCancel(t.Context())))
+		check(t, http.Shutdown(context.WithoutCancel(t.Context())))
+		check(t, <-served)
 		check(t, <-served)
 		check(t, w.authority.Close())
 	})

@@ -220,7 +220,7 @@ func TestT17NoRecordHoldsASecret(t *testing.T) {
 	text := all.String()
 	for _, message := range []string{
 		"made a signing key", "the state of the lease changed", "a receiver of events panicked", `"revoke"`, "the lease ended",
-		"grant not believed", "record frozen", "no answer to acquire", "ownership is not known",
+		"grant not believed", "record frozen", "no answer to the acquire yet", "ownership is not known",
 	} {
 		if !strings.Contains(text, message) {
 			t.Errorf("no record says %q: the path was not gone", message)

@@ -50,7 +50,7 @@ type ClientConfig struct {
 // authority said, or [lastword.ErrUnknownOutcome], or [lastword.CodeUnavailable]
 // when the call is certain not to have left.
 //
-// Status and Bundle change nothing and so have no outcome that could be unknown:
+// Status, List, Watch and Bundle change nothing and so have no outcome that could be unknown:
 // without an answer they fail with [lastword.CodeUnavailable].
 type Client struct {
 	timeout time.Duration

@@ -205,6 +205,17 @@ type Policy interface {
 	May(caller string, action identity.Action, name string) bool
 }
 
+// Allow says whether the caller of ctx may do this to what name names, as it would be
+// said to a call: for what is answered beside the calls, such as a page that shows what
+// a list shows. It is nil where callers have no identities. The error has
+// [lastword.CodeUnverified].
+func (s *Server) Allow(ctx context.Context, action identity.Action, name string) error {
+	if s.err != nil {
+		return s.err
+	}
+	return s.svc.still(ctx, action, name)
+}
+
 // allow refuses what the policy does not allow, with the same words whatever there is,
 // and before anything is asked.
 func (s *service) allow(ctx context.Context, action identity.Action, name string) error {

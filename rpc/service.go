@@ -233,7 +233,8 @@ func handle[Q, A any](ctx context.Context, s *service, op operation, resource st
 // logged with its cause, which the caller is not told.
 func (s *service) refuse(ctx context.Context, op operation, resource string, err error) error {
 	e := asError(op, err)
-	if ownFault(e.Code) && !errors.Is(err, errPanicked) { // a panic is logged with its stack
+	gone := ctx.Err() != nil && e.Code == lastword.CodeUnavailable // nothing was done for a caller that has gone: no fault
+	if ownFault(e.Code) && !gone && !errors.Is(err, errPanicked) { // a panic is logged with its stack
 		s.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "call failed", slog.String("op", op.name),
 			slog.String("resource", clip(resource, lastword.MaxIDBytes)), slog.Any("error", err))
 	}

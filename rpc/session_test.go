@@ -380,6 +380,7 @@ func TestAShutdownAnswersWhatASessionHasReadAndSaysSo(t *testing.T) {
 	if !errors.Is(err, io.EOF) || m == nil || m.Last == nil || m.GetLast() != 0 {
 		t.Errorf("the idle session ended with %v, %v", m, err)
 	}
+	time.Sleep(50 * time.Millisecond) // long enough to begin what must not be begun
 	close(goOn)
 	var renewed bool
 	for m := (*wire.SessionResponse)(nil); ; {

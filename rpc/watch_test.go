@@ -2,6 +2,7 @@ package rpc_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -144,11 +145,21 @@ func TestAWatchWithoutAFirstSightIsGivenUp(t *testing.T) {
 	}
 	defer c.Close()
 	for _, err := range c.Watch(t.Context(), "") {
-		if e := wantCode(t, err, lastword.CodeUnavailable); e.Err != context.DeadlineExceeded {
+		if e := wantCode(t, err, lastword.CodeUnavailable); !errors.Is(e.Err, context.DeadlineExceeded) {
 			t.Errorf("the cause is %v", e.Err)
 		}
 	}
+}
+
+func TestAWatchWithAFirstSightOutlivesTheTimeout(t *testing.T) {
+	f := granting()
 	f.watch = showing(free("a"))
+	addr, _ := serve(t, f, rpc.ServerConfig{})
+	c, err := rpc.Dial(addr, rpc.ClientConfig{Timeout: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	n := 0
@@ -207,7 +218,7 @@ func TestT23AWatcherThatDoesNotReadDoesNotFailAShutdown(t *testing.T) {
 	for err = nil; err == nil; {
 		_, err = stream.Recv()
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		t.Error("the reader was told that all is well")
 	}
 }

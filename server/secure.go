@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net"
 	"sync"
 
 	"github.com/lastword/lastword"
@@ -25,6 +26,17 @@ type TLS struct {
 
 func (t TLS) on() bool {
 	return t.Cert != "" || t.Key != "" || len(t.ClientCA) > 0 || t.TrustDomain != ""
+}
+
+// mayListen: without TLS nobody beyond this machine is believed.
+func (c Config) mayListen(addr string) error {
+	if !c.TLS.on() {
+		return rpc.LoopbackOnly(addr)
+	}
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return invalid("listen address %q: want host:port", addr)
+	}
+	return nil
 }
 
 // identified says whether callers have identities.

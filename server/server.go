@@ -1,10 +1,13 @@
 // Package server runs an authority as a service: it opens the store, the signing
-// key, the witness and the listener, and takes them down again in the right order.
+// key, the witness and the listeners for gRPC and HTTP, and takes them down again in
+// the right order. Beside the calls, HTTP has /healthz (the process answers), /readyz
+// (the authority grants), /metrics, /openapi.json, the trust bundle at
+// /.well-known/lastword/bundle.json, and a plain page at /.
 //
 // # Guarantees
 //
 // [Open] either gives a server that owns all it needs, or fails with one error that
-// names what was wrong and leaves nothing open and no address taken. The listener is
+// names what was wrong and leaves nothing open and no address taken. The listeners are
 // taken first, so that a second server on the same address touches no file.
 // [Server.Serve] returns when its context ends, after the calls under way have been
 // answered or their time is over.
@@ -22,6 +25,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -33,6 +37,7 @@ import (
 	"github.com/lastword/lastword/grant"
 	"github.com/lastword/lastword/identity"
 	"github.com/lastword/lastword/rpc"
+	"github.com/lastword/lastword/rpc/httpapi"
 	"github.com/lastword/lastword/store"
 	"github.com/lastword/lastword/store/sqlstore"
 )
@@ -40,8 +45,11 @@ import (
 // maxLockDelay is the longest lock-delay.
 const maxLockDelay = 24 * time.Hour
 
-// DefaultGRPC is the address of the gRPC listener.
-const DefaultGRPC = "127.0.0.1:7420"
+// The addresses of the listeners.
+const (
+	DefaultGRPC = "127.0.0.1:7420"
+	DefaultHTTP = "127.0.0.1:7421"
+)
 
 // Config of a [Server]. Store and Domain are required.
 type Config struct {
@@ -51,8 +59,11 @@ type Config struct {
 	Domain string
 	// GRPC is the listen address; "" is [DefaultGRPC]. Port 0 takes a free one.
 	GRPC string
-	// TLS says who callers are, by their certificates. With it the server may listen on
-	// other addresses than loopback.
+	// HTTP is the listen address of JSON over HTTP and the pages beside it, such as
+	// [DefaultHTTP]; "" is none. Port 0 takes a free one.
+	HTTP string
+	// TLS says who callers are, by their certificates, at both listeners. With it they
+	// may be on other addresses than loopback.
 	TLS TLS
 	// DevTokens is a file with tokens for development, by caller's name
 	// ([identity.OpenTokens]); not with TLS. "" is none.
@@ -92,14 +103,17 @@ type Files struct {
 	Policy  string // the highest generation of the policy that was in force
 }
 
-// Server is a running authority with its listener. It is safe for concurrent use.
+// Server is a running authority with its listeners. It is safe for concurrent use.
 type Server struct {
 	cfg       Config
 	files     Files
-	listener  net.Listener
+	grpc      net.Listener
+	web       net.Listener // nil for none
 	store     store.Store
 	authority *authority.Authority
 	rpc       *rpc.Server
+	http      *httpapi.Server
+	metrics   http.Handler
 
 	identity *identity.Source     // nil without TLS
 	tokens   *identity.Tokens     // nil without tokens
@@ -132,11 +146,16 @@ func open(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// assemble takes the address first and makes files last, so that a start which is
+// assemble takes the addresses first and makes files last, so that a start which is
 // refused leaves as little as can be.
 func (s *Server) assemble(ctx context.Context) (err error) {
-	if s.listener, err = listen(ctx, s.cfg.GRPC); err != nil {
+	if s.grpc, err = listen(ctx, s.cfg.GRPC, "--grpc"); err != nil {
 		return err
+	}
+	if s.cfg.HTTP != "" {
+		if s.web, err = listen(ctx, s.cfg.HTTP, "--listen"); err != nil {
+			return err
+		}
 	}
 	if err := s.openSecurity(); err != nil {
 		return err
@@ -167,6 +186,9 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	}
 	cfg := s.cfg.Authority
 	cfg.Domain, cfg.Witness, cfg.Logger = s.cfg.Domain, witness, s.cfg.Logger
+	if cfg.Observer, err = s.observed(cfg.Observer); err != nil {
+		return err
+	}
 	cfg.OnRegression, cfg.LockDelay = authority.OnRegression(s.cfg.OnRegression), s.cfg.LockDelay
 	if err := s.openPolicy(); err != nil {
 		return err
@@ -177,6 +199,11 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	s.rpc = rpc.NewServer(s.authority, door)
+	if s.web != nil {
+		s.http = httpapi.NewServer(s.rpc.Local(), httpapi.Config{
+			Identity: s.identity, Pages: s.pages(), Hosts: s.hosts(), Logger: s.cfg.Logger,
+		})
+	}
 	return nil
 }
 
@@ -241,13 +268,15 @@ func (c Config) withDefaults() (Config, error) {
 	if err := c.validate(); err != nil {
 		return c, err
 	}
-	if c.TLS.on() { // callers are known
-		if _, _, err := net.SplitHostPort(c.GRPC); err != nil {
-			return c, invalid("listen address %q: want host:port", c.GRPC)
+	for _, addr := range []string{c.GRPC, c.HTTP} {
+		if addr == "" {
+			continue // no HTTP
 		}
-		return c, nil
+		if err := c.mayListen(addr); err != nil {
+			return c, err
+		}
 	}
-	return c, rpc.LoopbackOnly(c.GRPC)
+	return c, nil
 }
 
 func (c Config) validate() error {
@@ -303,20 +332,28 @@ func witnessFile(url, store string) (string, error) {
 	return path, nil
 }
 
-func listen(ctx context.Context, addr string) (net.Listener, error) {
+func listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, &lastword.Error{
 			Code: lastword.CodeUnavailable, Message: "cannot listen on " + addr, Err: err,
-			Hint: "is another server running there? choose another address with --grpc",
+			Hint: "is another server running there? choose another address with " + flag,
 		}
 	}
 	return l, nil
 }
 
 // Addr is the address that the gRPC listener has.
-func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+func (s *Server) Addr() net.Addr { return s.grpc.Addr() }
+
+// HTTPAddr is the address that the HTTP listener has; nil if there is none.
+func (s *Server) HTTPAddr() net.Addr {
+	if s.web == nil {
+		return nil
+	}
+	return s.web.Addr()
+}
 
 // Files are the files that the server uses.
 func (s *Server) Files() Files { return s.files }
@@ -327,19 +364,43 @@ func (s *Server) Authority() *authority.Authority { return s.authority }
 // Serve answers until ctx ends, then takes everything down. It may be called once.
 func (s *Server) Serve(ctx context.Context) error {
 	unfollow, unwatch := s.followKeys(ctx), s.followFiles(ctx)
-	served := make(chan error, 1)
-	go func() { served <- s.rpc.Serve(s.listener) }()
-	var err error
-	select {
-	case err = <-served:
-	case <-ctx.Done():
-		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DrainTimeout)
-		defer cancel()
-		err = errors.Join(s.rpc.Shutdown(limit), <-served)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var doors sync.WaitGroup
+	errs := make(chan error, 2)
+	door := func(serve func(net.Listener) error, l net.Listener) {
+		doors.Go(func() {
+			defer cancel() // one that fails takes the other one down
+			errs <- serve(l)
+		})
+	}
+	door(s.rpc.Serve, s.grpc)
+	if s.http != nil {
+		door(s.http.Serve, s.web)
+	}
+	<-ctx.Done()
+	err := s.drain(context.WithoutCancel(ctx))
+	doors.Wait()
+	close(errs)
+	for e := range errs {
+		err = errors.Join(err, e)
 	}
 	unfollow()
 	unwatch()
 	return opened(errors.Join(err, s.release()))
+}
+
+// drain lets the calls under way end, those of both doors at the same time: it is the
+// shutdown of the service that ends the waits.
+func (s *Server) drain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.DrainTimeout)
+	defer cancel()
+	if s.http == nil {
+		return s.rpc.Shutdown(ctx)
+	}
+	web := make(chan error, 1)
+	go func() { web <- s.http.Shutdown(ctx) }()
+	return errors.Join(s.rpc.Shutdown(ctx), <-web)
 }
 
 // Close releases a server that was opened and is not to be served.
@@ -356,8 +417,11 @@ func (s *Server) release() error {
 		if s.store != nil {
 			errs = append(errs, s.store.Close())
 		}
-		if s.listener != nil {
-			if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
+		for _, l := range []net.Listener{s.grpc, s.web} {
+			if l == nil {
+				continue
+			}
+			if err := l.Close(); !errors.Is(err, net.ErrClosed) {
 				errs = append(errs, err)
 			}
 		}

@@ -25,7 +25,7 @@ import (
 const patience = time.Minute
 
 func config(dir string) server.Config {
-	return server.Config{Store: "sqlite:" + filepath.Join(dir, "s.db"), Domain: "demo", GRPC: "127.0.0.1:0"}
+	return server.Config{Store: "sqlite:" + filepath.Join(dir, "s.db"), Domain: "demo", GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0"}
 }
 
 // running is a server that serves, and a client of it.
@@ -126,6 +126,8 @@ func TestAStartThatIsRefusedSaysWhyInOneLineAndLeavesNothing(t *testing.T) {
 	}{
 		{"every address", lastword.CodeInvalid, "not a loopback address", func(_ *testing.T, _ string, cfg *server.Config) { cfg.GRPC = "0.0.0.0:0" }},
 		{"another machine's address", lastword.CodeInvalid, "not a loopback address", func(_ *testing.T, _ string, cfg *server.Config) { cfg.GRPC = "192.0.2.1:7420" }},
+		{"every address, HTTP", lastword.CodeInvalid, "not a loopback address", func(_ *testing.T, _ string, cfg *server.Config) { cfg.HTTP = "0.0.0.0:0" }},
+		{"no port, HTTP", lastword.CodeInvalid, "want host:port", func(_ *testing.T, _ string, cfg *server.Config) { cfg.HTTP = "localhost" }},
 		{"no host", lastword.CodeInvalid, "without a host", func(_ *testing.T, _ string, cfg *server.Config) { cfg.GRPC = ":0" }},
 		{"no port", lastword.CodeInvalid, "want host:port", func(_ *testing.T, _ string, cfg *server.Config) { cfg.GRPC = "127.0.0.1" }},
 		{"unknown store", lastword.CodeInvalid, "sqlite:PATH only", func(_ *testing.T, _ string, cfg *server.Config) { cfg.Store = "redis://localhost" }},

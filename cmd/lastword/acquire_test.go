@@ -50,7 +50,7 @@ type outcome struct {
 // lastwordCommand runs one command line in this process.
 func lastwordCommand(ctx context.Context, addr string, args ...string) outcome {
 	var stdout, stderr bytes.Buffer
-	code := run(ctx, args, []string{"LASTWORD_AUTHORITY=" + addr}, strings.NewReader(""), &stdout, &stderr)
+	code := run(ctx, nil, args, []string{"LASTWORD_AUTHORITY=" + addr}, strings.NewReader(""), &stdout, &stderr)
 	return outcome{code, stdout.String(), stderr.String()}
 }
 

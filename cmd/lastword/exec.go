@@ -1,11 +1,10 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
-	"os/signal"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +20,10 @@ LASTWORD_FENCE, LASTWORD_AUTHORITY and LASTWORD_GRANT_FILE in its environment; t
 one is a file for 'fence apply --grant', removed at the end. Standard input and output
 are CMD's own. Signals go to the whole process group.
 
+An acquire that gets no answer is asked about with the same request id, then cancelled,
+until nothing of it can be valid: for --wait, --ttl and four times --timeout (or a sixth of
+--ttl) at most. A line on stderr says so.
+
 If the lease is lost, the group gets SIGTERM, and SIGKILL after --grace. While the
 authority cannot be reached, that begins when only --grace is left of the lease, so that
 it is over when the lease is; --grace is therefore at most half of --ttl. At the end of
@@ -30,9 +33,10 @@ like that before the release.
 Exit codes: CMD's own, or 128 + n if signal n ended it (or the wait, which then leaves
 nothing behind); and
   121  held by another: CMD did not run
-  122  CMD was ended, because the lease was lost or at the end of --max-hold
+  122  CMD was ended, because the lease was lost or at the end of --max-hold; or the
+       tenure of --request-id was over: CMD did not run
   123  authority unreachable, or unknown whether there is a lease: CMD did not run
-  125  usage, or a failure of exec itself
+  125  usage, a failure of exec itself, or another refusal of the acquire
   126  CMD cannot be executed
   127  CMD was not found`
 
@@ -100,21 +104,21 @@ func (x *execution) run(cmd *cobra.Command, args []string) (err error) {
 		return err
 	}
 	defer func() { _ = remote.Close() }()
+	notices := newNotices(x.app.stderr, x.app.json, "exec "+string(x.o.Resource))
+	defer notices.close()
+	log := slog.New(notices)
 	c, err := client.New(remote, client.Config{
-		Owner: x.owner, CleanupTimeout: min(max(x.remote.timeout, 10*time.Millisecond), 10*time.Minute),
+		Owner: x.owner, Logger: log,
+		CleanupTimeout: min(max(x.remote.timeout, 10*time.Millisecond), 10*time.Minute), CallTimeout: x.remote.timeout,
 	})
 	if err != nil {
 		return err
 	}
-	signals := make(chan os.Signal, 64)
-	signal.Notify(signals, forwarded()...)
-	defer signal.Stop(signals)
-	x.o.Command, x.o.Signals = args[1:], signals
+	x.o.Command, x.o.Signals, x.o.Logger = args[1:], x.app.signals, log
 	x.o.Env = append(x.app.environ, "LASTWORD_AUTHORITY="+x.remote.authority)
 	x.o.Env = append(x.o.Env, x.remote.secured.environment()...)
 	x.o.Stdin, x.o.Stdout, x.o.Stderr = file(x.app.stdin), file(x.app.stdout), file(x.app.stderr)
-	// The signal that ends our context goes to the command; it decides.
-	exit, err := guard.Run(context.WithoutCancel(cmd.Context()), c, x.o)
+	exit, err := guard.Run(cmd.Context(), c, x.o)
 	return errors.Join(x.ended(exit, err), c.Close())
 }
 
@@ -122,7 +126,7 @@ func (x *execution) run(cmd *cobra.Command, args []string) (err error) {
 func (x *execution) ended(exit guard.Exit, err error) error {
 	switch {
 	case err != nil:
-		return &execError{code: exit.Code, err: x.remote.unreached(named(err, "exec", x.o.Resource))}
+		return &execError{code: exit.Code, err: x.remote.unreached(wayOut(named(err, "exec", x.o.Resource)))}
 	case errors.Is(exit.Unreleased, lastword.ErrNotHolder):
 		return &execError{code: exit.Code, err: fmt.Errorf("exec %s: the lease was over before the command had ended: %w", x.o.Resource, exit.Unreleased)}
 	case exit.Unreleased != nil:
@@ -157,16 +161,16 @@ func execExit(err error) int {
 	return guard.ExitFailed
 }
 
-// forwarded leaves alone what this process was started to ignore, as nohup and a shell's
-// background do: the command ignores it then, too.
-func forwarded() []os.Signal {
-	var list []os.Signal
-	for _, s := range guard.Forwarded() {
-		if !signal.Ignored(s) {
-			list = append(list, s)
-		}
+// wayOut names the commands that find out what became of an attempt (R27).
+func wayOut(err error) error {
+	open, ok := errors.AsType[*client.OpenAttempt](err)
+	e, is := asError(err)
+	if !ok || !is {
+		return err
 	}
-	return list
+	out := *e
+	out.Hint = fmt.Sprintf("to find out: lastword status %s --request-id %s --owner %s; to take it back: lastword cancel with the same", quoted(string(e.Resource)), quoted(open.RequestID), quoted(open.Owner))
+	return &out
 }
 
 // file is a stream as the file that it is; nil, the null device, if it is none.

@@ -190,7 +190,7 @@ func (r *remote) unreached(err error) error {
 	case r.secured.cert == "" && strings.Contains(cause, "server preface"):
 		out.Hint = "the authority at " + r.authority + " may want a certificate: give --tls-cert, --tls-key, --tls-ca and --authority-id"
 	default:
-		out.Hint = fmt.Sprintf("is an authority running at %s? start one with 'lastword serve', or name it with --authority or LASTWORD_AUTHORITY", r.authority)
+		out.Hint = fmt.Sprintf("is an authority running at %s? start one with 'lastword dev' or 'lastword serve', or name it with --authority or LASTWORD_AUTHORITY", r.authority)
 	}
 	return &out
 }

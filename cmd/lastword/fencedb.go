@@ -123,20 +123,26 @@ func (g *guarded) unchanged() error {
 
 func (g *guarded) close() { _ = g.db.Close() } // everything that counts was committed before
 
-// fenceInit makes the tables, and a file that is not there whole or not at all.
-func (a *app) fenceInit(ctx context.Context, path string) error {
-	const op = "fence init"
+// makeTables makes the fence's tables, and a file that is not there whole or not at
+// all.
+func makeTables(ctx context.Context, op, path string) (created bool, err error) {
 	exists, err := lookAt(op, path, true)
 	if err != nil {
-		return err
+		return false, err
 	}
-	created := false
 	if !exists {
 		created, err = initialiseNew(ctx, path)
 	}
 	if err == nil && !created {
 		err = initialise(ctx, path)
 	}
+	return created, err
+}
+
+// fenceInit is fence init.
+func (a *app) fenceInit(ctx context.Context, path string) error {
+	const op = "fence init"
+	created, err := makeTables(ctx, op, path)
 	if err != nil {
 		return named(err, op, "")
 	}

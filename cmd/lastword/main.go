@@ -21,6 +21,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/lastword/lastword/internal/early"
 )
 
 // version is set by the build (-ldflags '-X main.version=v1.2.3').
@@ -34,15 +36,19 @@ const oneSignal = time.Second
 
 // program runs the command line of this process. The first SIGINT or SIGTERM ends
 // the context; one that comes oneSignal later ends the process at once, as if nobody
-// listened.
+// listened. The signals of exec are the command's, from the start on, and end no context.
 func program() int {
-	ctx, stop := untilSignal(context.Background())
-	defer stop()
+	ctx, signals := context.Background(), early.Signals()
+	if signals == nil {
+		var stop context.CancelFunc
+		ctx, stop = untilSignal(ctx)
+		defer stop()
+	}
 	// A reader of stdout that is gone is an error of the write, and not the end of a
 	// command that has to say what it has done. Unlike an ignored signal, children do
 	// not inherit it.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	return run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
+	return run(ctx, signals, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
 }
 
 // untilSignal is a context that ends with the first SIGINT or SIGTERM.
@@ -62,9 +68,12 @@ func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// run is one command: arguments and environment in, exit code out.
-func run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{env: environment(env), environ: env, stdin: stdin, stdout: stdout, stderr: stderr, json: wantsJSON(args)}
+// run is one command: arguments and environment in, exit code out. signals are those
+// of exec.
+func run(ctx context.Context, signals <-chan os.Signal, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{
+		env: environment(env), environ: env, stdin: stdin, stdout: stdout, stderr: stderr, json: wantsJSON(args), signals: signals,
+	}
 	root := a.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)

@@ -67,7 +67,9 @@ func signalScript(ts *testscript.TestScript, _ bool, args []string) {
 		return
 	}
 	ts.Check(syscall.Kill(target, syscall.SIGSTOP))
-	until(ts, "it is stopped", func() bool { return processState(pid) == "T" })
+	// A shell that is inside vfork stays in D for as long as its child is stopped: with
+	// the signal pending it runs none of its own code before a CONT, either.
+	until(ts, "it is stopped", func() bool { state := processState(pid); return state == "T" || state == "D" })
 	// A script that fails waits for what it has started.
 	stopped[target] = time.AfterFunc(patience, func() { _ = syscall.Kill(target, syscall.SIGKILL) })
 }

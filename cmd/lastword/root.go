@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -20,7 +21,8 @@ type app struct {
 	environ        []string // what env looks at
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	json           bool // -o json
+	json           bool             // -o json
+	signals        <-chan os.Signal // of exec; nil: none
 }
 
 const rootLong = `lastword: leases whose fence reaches the write.
@@ -44,7 +46,7 @@ Environment
   LASTWORD_TLS_CERT, LASTWORD_TLS_KEY, LASTWORD_TLS_CA, LASTWORD_AUTHORITY_ID,
   LASTWORD_TOKEN_FILE
                       who you are and whom you expect, see 'lastword acquire --help'
-  LASTWORD_…          every flag of serve, see 'lastword serve --help'`
+  LASTWORD_…          every flag of serve and dev, see 'lastword serve --help'`
 
 // root is the whole command line.
 func (a *app) root() *cobra.Command {
@@ -59,11 +61,11 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, err) })
 	root.PersistentFlags().VarP(&outputFlag{json: &a.json}, "output", "o", "text or json: one JSON object, errors as JSON on stderr")
 	root.AddCommand(
-		a.serveCommand(),
+		a.devCommand(), a.serveCommand(),
 		a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.completeCommand(), a.cancelCommand(), a.statusCommand(),
 		a.listCommand(), a.watchCommand(), a.revokeCommand(),
 		a.execCommand(), a.backupCommand(),
-		a.fenceCommand(), a.grantCommand(), a.caCommand(), a.labCommand(),
+		a.fenceCommand(), a.grantCommand(), a.caCommand(), a.labCommand(), a.benchCommand(),
 		a.versionCommand(), a.completionCommand(),
 	)
 	return root
@@ -132,7 +134,8 @@ func (a *app) dial(cmd *cobra.Command, r *remote) (*rpc.Client, error) {
 			r.authority, from = v, "LASTWORD_AUTHORITY"
 		}
 	}
-	cfg := rpc.ClientConfig{Timeout: r.timeout}
+	// One by one: a command makes a call or two, and opening a session is one more.
+	cfg := rpc.ClientConfig{Timeout: r.timeout, OneByOne: true}
 	if err := r.secured.resolve(a, cmd, &cfg); err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"serve": serveScript, "stop": stopScript,
+			"serve": serveScript, "dev": devScript, "pasted": pastedScript, "stop": stopScript,
 			"exits": exitsScript, "sql": sqlScript, "value": valueScript, "json": jsonScript, "bytes": bytesScript,
 			"grantonly": grantOnlyScript, "tamper": tamperScript, "waiters": waitersScript, "bundle": bundleScript,
 			"code": codeScript, "empty": emptyScript, "appears": appearsScript, "signal": signalScript, "ended": endedScript,
@@ -75,7 +75,13 @@ func serveScript(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("serve cannot be negated: use exits")
 	}
-	p := &authorityProcess{cmd: exec.Command("lastword", append([]string{"serve", "--grpc", "127.0.0.1:0"}, args...)...)}
+	startAuthority(ts, append([]string{"serve", "--grpc", "127.0.0.1:0"}, args...)...)
+}
+
+// startAuthority starts a command that serves and returns what it printed until it was
+// ready.
+func startAuthority(ts *testscript.TestScript, args ...string) string {
+	p := &authorityProcess{cmd: exec.Command("lastword", args...)}
 	for _, dir := range strings.Split(ts.Getenv("PATH"), ":") {
 		if _, err := os.Stat(dir + "/lastword"); err == nil {
 			p.cmd.Path, p.cmd.Err = dir+"/lastword", nil
@@ -85,6 +91,7 @@ func serveScript(ts *testscript.TestScript, neg bool, args []string) {
 	p.cmd.Dir, p.cmd.Stderr = ts.MkAbs("."), &p.stderr
 	p.cmd.Env = append(os.Environ(), "PATH="+ts.Getenv("PATH"), "LASTWORD_STORE="+ts.Getenv("LASTWORD_STORE"),
 		"LASTWORD_DOMAIN="+ts.Getenv("LASTWORD_DOMAIN"), "LASTWORD_GRPC="+ts.Getenv("LASTWORD_GRPC"))
+	var said strings.Builder
 	stdout, err := p.cmd.StdoutPipe()
 	ts.Check(err)
 	ts.Check(p.cmd.Start())
@@ -100,12 +107,14 @@ func serveScript(ts *testscript.TestScript, neg bool, args []string) {
 	defer watchdog.Stop()
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
+		said.WriteString(lines.Text() + "\n")
 		if addr, ok := strings.CutPrefix(lines.Text(), "ready "); ok {
 			ts.Setenv("LASTWORD_AUTHORITY", addr)
-			return
+			return said.String()
 		}
 	}
-	ts.Fatalf("serve ended before it was ready: %s", p.stderr.String())
+	ts.Fatalf("%s ended before it was ready: %s", args[0], p.stderr.String())
+	return ""
 }
 
 // loopbackScript names an authority that listens on every address by that of loopback.

@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,12 +33,19 @@ domain, too. --dev-tokens FILE is for development on loopback: a YAML mapping of
 tokens. --policy FILE says what callers may do; what it does not name is refused.
 Certificates and policy are read again when their files change.
 
-Every flag can also be given as an environment variable: --grpc is LASTWORD_GRPC,
---on-regression is LASTWORD_ON_REGRESSION, and so on. A flag wins over its variable.
-LASTWORD_LOCK_DELAY and LASTWORD_TLS_CLIENT_CA take several values, divided by commas.
+Two doors: gRPC at --grpc, and the same calls as JSON over HTTP at --listen, with
+/healthz, /readyz, /openapi.json, the trust bundle and a status page.
 
-Logs go to stderr. On stdout, the line 'ready ADDRESS' says that calls are answered;
-with -o json it is one object with ready, grpc, domain, epoch and the files.
+Every flag can also be given as an environment variable: --grpc is LASTWORD_GRPC,
+--on-regression is LASTWORD_ON_REGRESSION, and so on; LASTWORD_LOCK_DELAY and
+LASTWORD_TLS_CLIENT_CA take several values, divided by commas. And every flag can stand
+in the YAML file of --config, by the same name: 'grpc: 127.0.0.1:7420'; lock-delay and
+tls-client-ca are a list or a mapping there. A flag wins over its variable, a variable
+over the file, the file over the default.
+
+Logs go to stderr. On stdout, the line 'ready ADDRESS' says that calls are answered at
+the gRPC address; with -o json it is one object with ready, grpc, http, domain, epoch
+and the files.
 
 The key file is made at the first start. The witness remembers which epoch the store
 had: a store that was put back from a copy is refused (exit code 124) until an
@@ -52,26 +62,25 @@ func (a *app) serveCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&cfg.Store, "store", "", "where the state is kept: sqlite:`PATH` (required)")
 	f.Var(&idFlag{"domain", &cfg.Domain}, "domain", "the set of resources it issues fences for (required)")
-	f.StringVar(&cfg.GRPC, "grpc", server.DefaultGRPC, "listen `ADDR`; port 0 takes a free one")
-	f.StringVar(&cfg.TLS.Cert, "tls-cert", "", "PEM `FILE` with the server's certificate")
-	f.StringVar(&cfg.TLS.Key, "tls-key", "", "PEM `FILE` with its key")
-	f.Var(&caFlag{&cfg.TLS.ClientCA}, "tls-client-ca", "PEM file with the certificates that issue those of callers (repeatable)")
-	f.Var(&domainFlag{&cfg.TLS.TrustDomain}, "trust-domain", "of the server's own certificate, and of --tls-client-ca FILE (default: what the certificate says)")
-	f.StringVar(&cfg.DevTokens, "dev-tokens", "", "YAML `FILE` with development tokens by caller, on loopback only")
-	f.StringVar(&cfg.Policy, "policy", "", "YAML `FILE` that says what callers may do (default: everything, each in its own name)")
+	f.String("config", "", "YAML `FILE` with flags by their names; or LASTWORD_CONFIG")
+	doors := listenFlags(f, &cfg)
+	securityFlags(f, &cfg)
 	f.StringVar(&cfg.KeyFile, "key", "", "signing key `FILE` (default: the store's path with .key)")
 	f.BoolVar(&cfg.NewKey, "new-key", false, "make a key although the store has been used with another one, which is lost")
 	f.StringVar(&cfg.Witness, "witness", "", "file:`PATH` (default: the store's path with .witness)")
 	f.Var(&choiceFlag{&cfg.OnRegression, []string{"stop", "advance"}}, "on-regression", "what to do when the store went back: stop or advance")
 	f.Var(delays, "lock-delay", "PREFIX=DURATION: time between an expiry and the next grant (repeatable)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := a.fromEnvironment(cmd); err != nil {
+		if err := a.configure(cmd); err != nil {
 			return err
 		}
 		for _, need := range []struct{ value, what string }{{cfg.Store, "--store sqlite:PATH"}, {cfg.Domain, "--domain NAME"}} {
 			if need.value == "" {
 				return usage(cmd, "no %s given", need.what)
 			}
+		}
+		if err := doors.resolve(cmd); err != nil {
+			return err
 		}
 		cfg.Logger = slog.New(slog.NewTextHandler(a.stderr, nil))
 		s, err := server.Open(cmd.Context(), cfg)
@@ -91,42 +100,57 @@ func (a *app) serveCommand() *cobra.Command {
 	return cmd
 }
 
-// fromEnvironment sets the flags of a command that were not given from LASTWORD_….
-func (a *app) fromEnvironment(cmd *cobra.Command) error {
-	var failed error
-	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-		name := "LASTWORD_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		value, ok := a.env(name)
-		if failed != nil || f.Changed || !ok || f.Name == "help" {
-			return
-		}
-		values := []string{value}
-		if severalOf(f.Value) {
-			values = strings.Split(value, ",")
-		}
-		for _, v := range values {
-			if err := f.Value.Set(v); err != nil {
-				failed = usage(cmd, "%s: %s", name, reason(err))
-				return
-			}
-		}
-	})
-	return failed
+// securityFlags say who callers are, and what they may do.
+func securityFlags(f *pflag.FlagSet, cfg *server.Config) {
+	f.StringVar(&cfg.TLS.Cert, "tls-cert", "", "PEM `FILE` with the server's certificate")
+	f.StringVar(&cfg.TLS.Key, "tls-key", "", "PEM `FILE` with its key")
+	f.Var(&caFlag{&cfg.TLS.ClientCA}, "tls-client-ca", "PEM file with the certificates that issue those of callers (repeatable)")
+	f.Var(&domainFlag{&cfg.TLS.TrustDomain}, "trust-domain", "of the server's own certificate, and of --tls-client-ca FILE (default: what the certificate says)")
+	f.StringVar(&cfg.DevTokens, "dev-tokens", "", "YAML `FILE` with development tokens by caller, on loopback only")
+	f.StringVar(&cfg.Policy, "policy", "", "YAML `FILE` that says what callers may do (default: everything, each in its own name)")
 }
 
-// severalOf reports whether a flag can be given more than once.
-func severalOf(v pflag.Value) bool {
-	switch v.(type) {
-	case *delayFlag, *caFlag:
-		return true
+// doorFlags are the addresses of the two listeners.
+type doorFlags struct {
+	cfg    *server.Config
+	listen string
+}
+
+func listenFlags(f *pflag.FlagSet, cfg *server.Config) *doorFlags {
+	d := &doorFlags{cfg: cfg}
+	f.StringVar(&cfg.GRPC, "grpc", server.DefaultGRPC, "listen `ADDR` of gRPC; port 0 takes a free one")
+	f.StringVar(&d.listen, "listen", "", "listen `ADDR` of HTTP, or none (default: the port after that of --grpc, "+server.DefaultHTTP+")")
+	return d
+}
+
+// resolve finds the address of HTTP. Without one it is beside that of gRPC, so that a
+// second server on this machine needs one flag.
+func (d *doorFlags) resolve(cmd *cobra.Command) error {
+	if d.listen != "" {
+		if d.cfg.HTTP = d.listen; d.listen == "none" {
+			d.cfg.HTTP = ""
+		}
+		return nil
 	}
-	return false
+	host, port, bad := net.SplitHostPort(d.cfg.GRPC)
+	n, badPort := strconv.ParseUint(port, 10, 16)
+	switch {
+	case bad != nil || badPort != nil:
+		return nil //nolint:nilerr // the server says what is wrong with it
+	case n == math.MaxUint16:
+		return usage(cmd, "no --listen ADDR given, and there is no port after that of --grpc")
+	case n > 0:
+		n++
+	}
+	d.cfg.HTTP = net.JoinHostPort(host, strconv.FormatUint(n, 10))
+	return nil
 }
 
 // readiness is the ready line of serve as JSON.
 type readiness struct {
 	Ready   bool   `json:"ready"`
 	GRPC    string `json:"grpc"`
+	HTTP    string `json:"http"`
 	Domain  string `json:"domain"`
 	Epoch   uint32 `json:"epoch"`
 	Store   string `json:"store"`
@@ -140,12 +164,19 @@ func (a *app) ready(s *server.Server, domain string, identified bool) error {
 		return err
 	}
 	files, addr := s.Files(), s.Addr().String()
+	web, page := httpAddress(s), ""
+	switch {
+	case web != "" && s.Identity() != nil:
+		page = "https://" + web + "/, TLS 1.3"
+	case web != "":
+		page = "http://" + web + "/, loopback only"
+	}
 	at := ""
 	if addr != server.DefaultGRPC {
 		at = " --authority " + addr
 	}
-	if err := a.answer(readiness{true, addr, domain, epoch, files.Store, files.Key, files.Witness},
-		row{"domain", domain}, row{"epoch", fmt.Sprint(epoch)}, row{"grpc", addr + ", " + transport(s)},
+	if err := a.answer(readiness{true, addr, web, domain, epoch, files.Store, files.Key, files.Witness},
+		row{"domain", domain}, row{"epoch", fmt.Sprint(epoch)}, row{"grpc", addr + ", " + transport(s)}, row{"http", page},
 		row{"store", files.Store}, row{"key", files.Key}, row{"witness", files.Witness},
 	); err != nil || a.json {
 		return err
@@ -165,12 +196,20 @@ ready %[2]s
 	return err
 }
 
-// transport says how the gRPC listener is secured.
+// transport says how the listeners are secured.
 func transport(s *server.Server) string {
 	if id := s.Identity(); id != nil {
 		return "TLS 1.3, " + id.ID() + ", callers of " + strings.Join(id.Domains(), ", ")
 	}
 	return "plain text, loopback only"
+}
+
+// httpAddress is the address of HTTP, "" for none.
+func httpAddress(s *server.Server) string {
+	if s.HTTPAddr() == nil {
+		return ""
+	}
+	return s.HTTPAddr().String()
 }
 
 // invocation is how this program was called, so that what it prints can be pasted.

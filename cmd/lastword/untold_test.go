@@ -22,7 +22,7 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left
 func nobodyReads(t *testing.T, addr string, args ...string) outcome {
 	t.Helper()
 	var stderr bytes.Buffer
-	code := run(t.Context(), args, []string{"LASTWORD_AUTHORITY=" + addr}, strings.NewReader(""), fullDisk{}, &stderr)
+	code := run(t.Context(), nil, args, []string{"LASTWORD_AUTHORITY=" + addr}, strings.NewReader(""), fullDisk{}, &stderr)
 	if n := strings.Count(stderr.String(), "\n"); n != 1 {
 		t.Errorf("%v: %d lines on stderr: %q", args, n, stderr.String())
 	}

@@ -201,13 +201,14 @@ func mayBecome(from, target string, force bool) error {
 			return no(target+more+" is beside it: it is a database in use, or one that was not closed", "name another file")
 		}
 	}
-	switch {
-	case err != nil:
-		return nil
-	case !force:
+	there := err == nil
+	if there && !force {
 		return no("it exists", "name another file, or replace an old backup with --force")
 	}
-	return oldBackup(target, no)
+	if there {
+		return oldBackup(target, no)
+	}
+	return nil
 }
 
 // oldBackup lets only a database be replaced: --force must not cost a key.

@@ -57,7 +57,7 @@ func issue(t *testing.T, path string, signer *grant.Signer, cfg authority.Config
 }
 
 func (i *issuer) close() {
-	_ = i.Authority.Close()
+	_ = i.Close()
 	_ = i.store.Close()
 }
 

@@ -59,3 +59,32 @@ func ExampleOpen() {
 	// revision 1
 	// a second one is refused: true
 }
+
+func ExampleBackup() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	ctx := context.Background()
+	path := filepath.Join(dir, "authority.db")
+	s, err := sqlstore.Open(ctx, path, sqlstore.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer s.Close() // it is open all the time
+	record := store.Record{Resource: "doc/1", Revision: 1, Counter: 1}
+	if _, err := s.Commit(ctx, store.Step{Create: true, Header: &store.Header{Exists: true, Identity: "example"}}, store.Step{Record: &record}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	copied, err := sqlstore.Backup(ctx, path, filepath.Join(dir, "backup.db"), sqlstore.BackupConfig{})
+	fmt.Println(copied.Resources, "resource", err)
+	_, err = sqlstore.Backup(ctx, path, filepath.Join(dir, "backup.db"), sqlstore.BackupConfig{})
+	fmt.Println("nothing is replaced:", errors.Is(err, lastword.ErrInvalid))
+	// Output:
+	// 1 resource <nil>
+	// nothing is replaced: true
+}

@@ -1,0 +1,200 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/lastword/lastword/rpc"
+	wire "github.com/lastword/lastword/rpc/lastword/v1"
+)
+
+// maxDepth is how deep the JSON of a request may be nested (T22).
+const maxDepth = 4
+
+// What a number and a duration look like. JSON and its libraries know more spellings;
+// one is enough (KF-18, KF-20).
+var (
+	aNumber   = regexp.MustCompile(`^(0|[1-9][0-9]{0,19})$`)
+	aDuration = regexp.MustCompile(`^[0-9]{1,12}(\.[0-9]{1,9})?s$`)
+)
+
+// check refuses a request that the transcoder would overlook something of, and gives
+// it a body that has arrived whole.
+func (s *Server) check(w http.ResponseWriter, r *http.Request, to route) *wire.Problem {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return refused(to.op, http.StatusBadRequest, "the query is not valid: "+plain(err.Error()), "")
+	}
+	if to.method == http.MethodGet {
+		if r.ContentLength != 0 {
+			return refused(to.op, http.StatusBadRequest, "a GET has no body here", "put what is asked into the query")
+		}
+		if err := checkQuery(query, to.request); err != nil {
+			return refused(to.op, http.StatusBadRequest, err.Error(), "")
+		}
+		return nil
+	}
+	if len(query) > 0 {
+		return refused(to.op, http.StatusBadRequest, "a POST has no query here", "put what is asked into the body")
+	}
+	if kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" ||
+		params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8") {
+		return refused(to.op, http.StatusUnsupportedMediaType, "the body has to be application/json", "with curl: -H 'Content-Type: application/json'")
+	}
+	if r.Header.Get("Content-Encoding") != "" {
+		return refused(to.op, http.StatusUnsupportedMediaType, "the body must not be encoded", "leave Content-Encoding out")
+	}
+	body, p := s.body(w, r, to)
+	if p != nil {
+		return p
+	}
+	if err := checkBody(body, to.request); err != nil {
+		return refused(to.op, http.StatusBadRequest, err.Error(), "")
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
+}
+
+// body reads a body that is neither too large nor too slow.
+func (s *Server) body(w http.ResponseWriter, r *http.Request, to route) ([]byte, *wire.Problem) {
+	tooLarge := refused(to.op, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", rpc.MaxRequestBytes), "")
+	if r.ContentLength > rpc.MaxRequestBytes {
+		w.Header().Set("Connection", "close") // it is not read to its end
+		return nil, tooLarge
+	}
+	limit := http.NewResponseController(w)
+	_ = limit.SetReadDeadline(s.cfg.Now().Add(s.cfg.RequestTimeout)) // a recorder has none
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, rpc.MaxRequestBytes))
+	if err == nil {
+		_ = limit.SetReadDeadline(none) // else the rest of it may not take longer either
+	}
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return nil, tooLarge
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.Header().Set("Connection", "close")
+		return nil, refused(to.op, http.StatusRequestTimeout, "the body did not arrive in time", "")
+	case err != nil:
+		w.Header().Set("Connection", "close")
+		return nil, refused(to.op, http.StatusBadRequest, "the body did not arrive whole", "")
+	}
+	return b, nil
+}
+
+// checkBody wants one JSON object whose members the message has.
+func checkBody(b []byte, m protoreflect.MessageDescriptor) error {
+	if err := checkShape(b); err != nil {
+		return err
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(b, &members); err != nil {
+		return fmt.Errorf("the body is no JSON: %s", plain(err.Error()))
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		f := field(m, name)
+		if f == nil {
+			return fmt.Errorf("there is no member %q", plain(name))
+		}
+		if err := checkMember(f, members[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkShape looks at brackets only: an object that is not deep. It runs before
+// anything is parsed.
+func checkShape(b []byte) error {
+	depth, text := 0, false
+	b = bytes.TrimLeft(b, " \t\r\n")
+	if len(b) == 0 || b[0] != '{' {
+		return errors.New("the body is no JSON object")
+	}
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == '{' || c == '[':
+			if depth++; depth > maxDepth {
+				return fmt.Errorf("the body is nested deeper than %d", maxDepth)
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return nil
+}
+
+func field(m protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
+	if f := m.Fields().ByName(protoreflect.Name(name)); f != nil {
+		return f
+	}
+	return m.Fields().ByJSONName(name)
+}
+
+// checkMember refuses the spellings of numbers and durations that say the same in
+// another way, or something else than they seem to.
+func checkMember(f protoreflect.FieldDescriptor, raw json.RawMessage) error {
+	value := string(raw)
+	var text string
+	isText := json.Unmarshal(raw, &text) == nil && strings.HasPrefix(value, `"`)
+	switch {
+	case value == "null": // as if it were not there
+	case isDuration(f):
+		if !isText || !aDuration.MatchString(text) {
+			return fmt.Errorf(`%s %s: want seconds with the unit s, such as "30s" or "0.5s"`, f.Name(), plain(value))
+		}
+	case isNumber(f):
+		if isText {
+			value = text
+		}
+		if !aNumber.MatchString(value) {
+			return fmt.Errorf("%s %s: want a decimal number", f.Name(), plain(value))
+		}
+	}
+	return nil
+}
+
+func isDuration(f protoreflect.FieldDescriptor) bool {
+	return f.Message() != nil && f.Message().FullName() == "google.protobuf.Duration"
+}
+
+func isNumber(f protoreflect.FieldDescriptor) bool {
+	return f.Kind() == protoreflect.Uint64Kind || f.Kind() == protoreflect.Uint32Kind
+}
+
+// checkQuery wants every parameter once, and each to be one of the message.
+func checkQuery(query url.Values, m protoreflect.MessageDescriptor) error {
+	seen := map[protoreflect.Name]bool{}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		f := field(m, name)
+		if f == nil {
+			return fmt.Errorf("there is no parameter %q", plain(name))
+		}
+		if seen[f.Name()] || len(query[name]) != 1 {
+			return fmt.Errorf("the parameter %q is there twice", plain(name))
+		}
+		seen[f.Name()] = true
+		if v := query[name][0]; isNumber(f) && !aNumber.MatchString(v) || f.Kind() == protoreflect.BoolKind && v != "true" && v != "false" {
+			return fmt.Errorf("parameter %s %q: want a decimal number, or true or false", f.Name(), plain(v))
+		}
+	}
+	return nil
+}
