@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,8 +34,8 @@ func blocks(t *testing.T, language string) (list []string) {
 func TestTheCommandsOfTheIdentityPageWorkAsTheyStand(t *testing.T) {
 	t.Parallel()
 	sh, yaml := blocks(t, "sh"), blocks(t, "yaml")
-	if len(sh) != 3 || len(yaml) != 2 {
-		t.Fatalf("the page has %d blocks of commands and %d of YAML, want 3 and 2", len(sh), len(yaml))
+	if len(sh) != 4 || len(yaml) != 2 {
+		t.Fatalf("the page has %d blocks of commands and %d of YAML, want 4 and 2", len(sh), len(yaml))
 	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "policy.yaml"), []byte(yaml[0]), 0o600); err != nil {
@@ -71,12 +72,26 @@ func TestTheCommandsOfTheIdentityPageWorkAsTheyStand(t *testing.T) {
 			t.Errorf("serve: %v", err)
 		}
 	}()
-	addr, ready := "", false
+	addr, web, ready := "", "", false
 	for said := bufio.NewScanner(stdout); !ready && said.Scan(); {
+		if at := regexp.MustCompile(`^http +https://127\.0\.0\.1:([0-9]+)/, TLS 1\.3$`).FindStringSubmatch(said.Text()); at != nil {
+			web = at[1]
+		}
 		addr, ready = strings.CutPrefix(said.Text(), "ready ")
 	}
 	if out, err := command(sh[2], "LASTWORD_AUTHORITY="+addr).CombinedOutput(); err != nil || !strings.Contains(string(out), "spiffe://lastword.test/ann") {
 		t.Fatalf("%s: %v: %s", sh[2], err, out)
+	}
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Fatal("this test calls the authority with curl, which is not there")
+	}
+	curl := strings.Replace(sh[3], ":7421/", ":"+web+"/", 1)
+	if out, err := command(curl).CombinedOutput(); err != nil || !strings.Contains(string(out), `"state":"RELEASED"`) {
+		t.Errorf("%s: %v: %s", curl, err, out)
+	}
+	bare := strings.Replace(curl, "--cert pki/ann.crt --key pki/ann.key", "-s", 1)
+	if out, err := command(bare).CombinedOutput(); err != nil || !strings.Contains(string(out), `"reason":"UNVERIFIED"`) {
+		t.Errorf("%s: %v: %s", bare, err, out)
 	}
 	again := "lastword ca issue pki spiffe://lastword.test/ann --force"
 	if b, _ := os.ReadFile("../../docs/identity.md"); !strings.Contains(string(b), "`"+again+"`") {
