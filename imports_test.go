@@ -40,7 +40,7 @@ var rooms = []room{
 	},
 	{path: "internal/sqldb", ours: []string{""}},
 	{path: "grant", ours: []string{""}, third: []string{jose}},
-	{path: "identity", ours: []string{""}, third: []string{"github.com/spiffe/go-spiffe/v2"}},
+	{path: "identity", ours: []string{""}, third: []string{"github.com/spiffe/go-spiffe/v2", "go.yaml.in/yaml/v3"}},
 
 	// Servers of others, for tests and benchmarks.
 	{path: "internal/realservers"},

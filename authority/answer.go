@@ -34,6 +34,8 @@ func (a *Authority) refusal(res result) error {
 		return a.held(res)
 	case lastword.CodeNotHolder:
 		return notHolder(lease)
+	case lastword.CodeUnverified:
+		return notAllowed()
 	case lastword.CodeTenureEnded:
 		return &lastword.Error{
 			Code: lastword.CodeTenureEnded, Message: "this request was granted and its tenure has ended: " + string(res.answer.Ended.State),

@@ -107,7 +107,7 @@ func (a *Authority) Close() error {
 
 // Acquire grants a tenure, or refuses with CodeHeld, after the request's Wait if it
 // has one (R1 to R3). A repetition of a granted request id gets the same grant, or
-// CodeTenureEnded (R2). If ctx ends while the step is being committed the outcome
+// CodeTenureEnded (R2). What the policy does not allow is CodeUnverified. If ctx ends while the step is being committed the outcome
 // is CodeUnknown: repeat it with the same request id, or cancel it.
 func (a *Authority) Acquire(ctx context.Context, r lastword.AcquireRequest) (lastword.Tenure, error) {
 	return a.AcquireQueued(ctx, r, nil)
@@ -133,19 +133,21 @@ func (a *Authority) AcquireQueued(ctx context.Context, r lastword.AcquireRequest
 	if err := a.signable(r, id); err != nil {
 		return lastword.Tenure{}, named(err, "acquire", r.Resource)
 	}
-	c.decide = func(rec core.Record, req *core.Request, h core.Header, clock core.Clock) (core.Change, core.Answer) {
-		in := core.AcquireInput{
-			Owner: r.Owner, RequestID: r.RequestID,
-			TTL: core.Span(r.TTL), Ticks: core.Ticks(core.Span(r.TTL), h.TickSpan),
-			Root: r.Root, Class: r.Class,
-			LeaseID: id, KeyID: a.signer.KeyID(), IssuedAt: issued,
-			LockDelay: core.Span(delay),
+	c.decide = a.admitting(r, func(generation uint64) decision {
+		return func(rec core.Record, req *core.Request, h core.Header, clock core.Clock) (core.Change, core.Answer) {
+			in := core.AcquireInput{
+				Owner: r.Owner, RequestID: r.RequestID,
+				TTL: core.Span(r.TTL), Ticks: core.Ticks(core.Span(r.TTL), h.TickSpan),
+				Root: r.Root, Class: r.Class, PolicyGeneration: generation,
+				LeaseID: id, KeyID: a.signer.KeyID(), IssuedAt: issued,
+				LockDelay: core.Span(delay),
+			}
+			if delay > 0 {
+				in.LockDelayTicks = core.Ticks(core.Span(delay), h.TickSpan)
+			}
+			return core.Acquire(rec, req, h, clock, in)
 		}
-		if delay > 0 {
-			in.LockDelayTicks = core.Ticks(core.Span(delay), h.TickSpan)
-		}
-		return core.Acquire(rec, req, h, clock, in)
-	}
+	})
 	res, err := a.loop.submit(ctx, c, r.Wait)
 	if err != nil {
 		return lastword.Tenure{}, named(err, "acquire", r.Resource)
@@ -196,7 +198,8 @@ func (a *Authority) late(ctx context.Context, t lastword.Tenure) (lastword.Tenur
 }
 
 // Renew extends the tenure that ref names, and no other, to now + granted TTL (R5).
-// The answer is CodeNotHolder if it does not match or is over; that is definite.
+// The answer is CodeNotHolder if it does not match or is over; that is definite. What
+// the policy does not allow any more is CodeUnverified, and lapses.
 func (a *Authority) Renew(ctx context.Context, ref lastword.TenureRef) (t lastword.Tenure, err error) {
 	return a.RenewProof(ctx, ref, 0)
 }

@@ -51,6 +51,10 @@ type Config struct {
 	// (R2); 0 is 1 h, and never less than 10 × TTL of its tenure.
 	Retention time.Duration
 
+	// Policy says which owner may hold what; nil lets every owner hold everything,
+	// under generation 0. It binds callers in the same process, too.
+	Policy Policy
+
 	// MaxWaiters bounds the waiters of one resource; 0 is 10,000.
 	MaxWaiters int
 	// MaxPerOwner bounds the acquires and status calls of one owner that are under

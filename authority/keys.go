@@ -191,9 +191,9 @@ func (a *Authority) RenewProof(ctx context.Context, ref lastword.TenureRef, life
 	if life < 0 {
 		return lastword.Tenure{}, named(invalid("proof life %v is negative", life), "renew", ref.Resource)
 	}
-	res, err := a.step(ctx, "renew", ref, func(rec core.Record, _ *core.Request, h core.Header, c core.Clock) (core.Change, core.Answer) {
+	res, err := a.step(ctx, "renew", ref, a.stillAdmitting(ref, func(rec core.Record, _ *core.Request, h core.Header, c core.Clock) (core.Change, core.Answer) {
 		return core.Renew(rec, h, c, ref)
-	})
+	}))
 	if err != nil {
 		return lastword.Tenure{}, err
 	}

@@ -38,6 +38,9 @@ func New(a Authority, cfg Config) (*Client, error) {
 		return nil, invalid("configure client", "", "no authority")
 	}
 	silent := cfg.Logger == nil && cfg.OnEvent == nil
+	if proven, ok := a.(interface{ Owner() string }); ok && cfg.Owner == "" {
+		cfg.Owner = proven.Owner() // "" if owners are what callers say
+	}
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err

@@ -21,9 +21,11 @@ const (
 
 // Config is how a [Client] holds. The zero value works.
 type Config struct {
-	// Owner names the holder; where the authority authenticates, it puts the
-	// authenticated identity in its place. Default: host, process id and a random
-	// part, so that two starts of a program are two owners.
+	// Owner names the holder. Where the authority authenticates callers it is the
+	// authenticated identity: another one is refused. Default: the identity that the
+	// client of the authority proves, if it has the method Owner and names one; else
+	// host, process id and a random part, so that two starts of a program are two
+	// owners.
 	Owner string
 	// Elapsed is the clock by which trust is decided: time since any fixed point,
 	// never going back. It must run through suspend, or a machine that slept

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/identity"
 	wire "github.com/lastword/lastword/rpc/lastword/v1"
 )
 
@@ -27,6 +28,15 @@ type ClientConfig struct {
 	// Timeout bounds every call whose context has no deadline; an acquire gets
 	// its wait on top. Not negative. Default 5 s.
 	Timeout time.Duration
+	// Identity secures the transport with mutual TLS. Its SPIFFE id is the owner of
+	// every request; [Client.Owner] has it. Authority is then required, and
+	// Credentials is left out. Until [Client.Close] the source follows its files.
+	Identity *identity.Source
+	// Authority is the SPIFFE id that the authority has to prove (T4).
+	Authority string
+	// Token is for development, and only sent on loopback: it says who is calling. Its
+	// name is the owner of every request.
+	Token identity.Token
 	// Credentials secure the transport. Nil: plain text, for loopback.
 	Credentials credentials.TransportCredentials
 	// OneByOne makes every call a unary one, for paths that let no stream through.
@@ -44,6 +54,8 @@ type ClientConfig struct {
 // without an answer they fail with [lastword.CodeUnavailable].
 type Client struct {
 	timeout time.Duration
+	owner   string
+	follow  context.CancelFunc // nil without an identity
 	conns   [2]*grpc.ClientConn
 	session *links // nil: call one by one
 	calls   wire.AuthorityServiceClient
@@ -70,12 +82,20 @@ func Dial(addr string, cfg ClientConfig) (*Client, error) {
 		return nil, invalid("address %q: it names no host", clip(addr, 64))
 	}
 	c := &Client{timeout: cfg.Timeout}
+	if c.owner, err = cfg.secured(addr); err != nil {
+		return nil, err
+	}
 	for i := range c.conns {
 		// passthrough: the name is resolved by the dialer, and no DNS record
 		// can bring a service config.
 		if c.conns[i], err = grpc.NewClient("passthrough:///"+addr, dialOptions(cfg)...); err != nil {
 			return nil, errors.Join(invalid("address %q: %v", clip(addr, 64), err), c.Close())
 		}
+	}
+	if cfg.Identity != nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		c.follow = cancel
+		go cfg.Identity.Follow(ctx, 0)
 	}
 	c.calls = wire.NewAuthorityServiceClient(c.conns[0])
 	c.waits = wire.NewAuthorityServiceClient(c.conns[1])
@@ -91,7 +111,7 @@ func dialOptions(cfg ClientConfig) []grpc.DialOption {
 		creds = insecure.NewCredentials()
 	}
 	const connect, pong = 2 * time.Second, 5 * time.Second
-	return []grpc.DialOption{
+	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		// Not through a proxy of the environment: it would make certain
 		// failures uncertain.
@@ -112,13 +132,24 @@ func dialOptions(cfg ClientConfig) []grpc.DialOption {
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 2 * minPing, Timeout: pong}),
 	}
+	if cfg.Token.Name() != "" {
+		opts = append(opts, grpc.WithPerRPCCredentials(tokenCredentials{cfg.Token}))
+	}
+	return opts
 }
+
+// Owner is the identity that [ClientConfig.Identity] proves or [ClientConfig.Token]
+// stands for, and with it the owner of every request; "" if owners are what callers say.
+func (c *Client) Owner() string { return c.owner }
 
 // Close ends the connections. Calls under way fail, those that had left with an
 // unknown outcome.
 func (c *Client) Close() error {
 	if c.session != nil {
 		c.session.close()
+	}
+	if c.follow != nil {
+		c.follow()
 	}
 	var errs []error
 	for _, conn := range c.conns {

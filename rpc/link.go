@@ -153,6 +153,7 @@ type link struct {
 	waiting   int                // of these, acquires that may wait
 	queues    [3]queue[*errand]  // not sent
 	withdrawn []uint64
+	leaving   bool  // the authority reads no further calls
 	err       error // why it ended
 }
 
@@ -201,7 +202,7 @@ func (l *link) do(ctx context.Context, e *errand) (*wire.SessionAnswer, error) {
 func (l *link) enqueue(e *errand) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.err != nil {
+	if l.err != nil || l.leaving {
 		return false
 	}
 	l.queues[e.kind].push(e)
@@ -332,6 +333,8 @@ func (l *link) take(m *wire.SessionResponse) {
 				l.finish(e, nil, errNotBegun)
 			}
 		}
+		l.leaving = true
+		l.unsentLocked()
 	}
 	if len(l.queues[ofHolders].items)+len(l.queues[ofOthers].items)+len(l.queues[ofWaits].items) > 0 {
 		poke(l.wake)
@@ -355,6 +358,12 @@ func (l *link) end(err error) {
 	for _, e := range l.open {
 		l.finish(e, nil, err)
 	}
+	l.unsentLocked()
+	close(l.over)
+}
+
+// unsentLocked ends what waits to be sent, as not begun.
+func (l *link) unsentLocked() {
 	for kind := range l.queues {
 		for {
 			e, ok := l.queues[kind].pop()
@@ -365,7 +374,6 @@ func (l *link) end(err error) {
 			close(e.done)
 		}
 	}
-	close(l.over)
 }
 
 // queue is first in, first out.

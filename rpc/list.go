@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/identity"
 	wire "github.com/lastword/lastword/rpc/lastword/v1"
 )
 
@@ -16,7 +17,11 @@ func (s *service) List(ctx context.Context, m *wire.ListRequest) (*wire.ListResp
 		if err := s.identify(ctx, new(string), false); err != nil {
 			return lastword.ListQuery{}, err
 		}
-		return listQuery(m)
+		q, err := listQuery(m)
+		if err == nil {
+			err = s.allow(ctx, identity.List, m.GetPrefix())
+		}
+		return q, err
 	}
 	return handle(ctx, s, opList, "", read, func(q lastword.ListQuery) (*wire.ListResponse, error) {
 		page, err := s.authority.List(ctx, q)

@@ -12,8 +12,8 @@ import (
 )
 
 // LoopbackOnly refuses every listen address, "host:port", that others than this
-// machine could reach: until callers have identities, an owner is what a caller
-// says. Fine are localhost, 127.0.0.0/8, ::1, and a host name of which every
+// machine could reach: without identities that the transport proves, an owner is what
+// a caller says. Fine are localhost, 127.0.0.0/8, ::1, and a host name of which every
 // address is loopback; an empty host and the unspecified addresses are not. A
 // name can change its meaning until it is listened on: [Server.Serve] looks again.
 // The error is [lastword.CodeInvalid].

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/grant"
+	"github.com/lastword/lastword/identity"
 	wire "github.com/lastword/lastword/rpc/lastword/v1"
 )
 
@@ -26,7 +27,11 @@ func (s *service) Report(ctx context.Context, m *wire.ReportRequest) (*wire.Repo
 		} else if err := s.identify(ctx, &m.Reporter, true); err != nil {
 			return lastword.Report{}, err
 		}
-		return reportRequest(m)
+		r, err := reportRequest(m)
+		if err == nil { // a resource that may ask may also tell
+			err = s.allow(ctx, identity.Status, m.GetResource())
+		}
+		return r, err
 	}
 	return handle(ctx, s, opReport, m.GetResource(), read, func(r lastword.Report) (*wire.ReportResponse, error) {
 		a, err := s.authority.Report(ctx, r)
@@ -44,7 +49,11 @@ func (s *service) Resume(ctx context.Context, m *wire.ResumeRequest) (*wire.Resu
 		} else if err := s.identify(ctx, &m.Operator, true); err != nil {
 			return revocation{}, err
 		}
-		return resumeRequest(m)
+		r, err := resumeRequest(m)
+		if err == nil { // it is for operators, as a revocation
+			err = s.allow(ctx, identity.Revoke, m.GetResource())
+		}
+		return r, err
 	}
 	return handle(ctx, s, opResume, m.GetResource(), read, func(r revocation) (*wire.ResumeResponse, error) {
 		next, err := s.authority.Resume(ctx, r.resource, r.fence, r.operator, r.reason)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/identity"
 	wire "github.com/lastword/lastword/rpc/lastword/v1"
 )
 
@@ -26,7 +27,11 @@ func (s *service) Revoke(ctx context.Context, m *wire.RevokeRequest) (*wire.Revo
 		} else if err := s.identify(ctx, &m.Operator, true); err != nil {
 			return revocation{}, err
 		}
-		return revokeRequest(m)
+		r, err := revokeRequest(m)
+		if err == nil {
+			err = s.allow(ctx, identity.Revoke, m.GetResource())
+		}
+		return r, err
 	}
 	return handle(ctx, s, opRevoke, m.GetResource(), read, func(r revocation) (*wire.RevokeResponse, error) {
 		return &wire.RevokeResponse{}, s.authority.Revoke(ctx, r.resource, r.fence, r.operator, r.reason)

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/identity"
 	wire "github.com/lastword/lastword/rpc/lastword/v1"
 )
 
@@ -52,6 +53,24 @@ type ServerConfig struct {
 	// end. At least 1 s. Default 20 s.
 	PingEvery time.Duration
 
+	// Identity secures the transport with mutual TLS: the SPIFFE id of the caller's
+	// certificate is the owner of its requests. Credentials, Identify and Tokens are
+	// then left out. The caller of [NewServer] lets the source follow its files.
+	Identity *identity.Source
+	// MaxAge is how long a connection with Identity takes new calls, give or take an
+	// eighth; its caller is then asked to make another one, with the certificates of
+	// then, and loses nothing. A watch ends, to be begun again. Certificates should
+	// live twice as long at least. Default 10 min.
+	MaxAge time.Duration
+	// Tokens are for development: the owner is whom the token of a call is for. Such a
+	// server listens on loopback only.
+	Tokens *identity.Tokens
+	// Policy says what a caller may do; it needs one of the ways to know who that is.
+	// Nil: everything, in its own name. The same policy has to be the authority's
+	// ([github.com/lastword/lastword/authority.Config.Policy]), so that what was
+	// withdrawn while a caller waited is refused.
+	Policy Policy
+
 	// Identify tells who is calling, from what the transport proved. When it is
 	// set, its answer is the owner of every request; a request that names another
 	// is refused as UNVERIFIED, and so is a caller for whom it fails. A failure
@@ -80,6 +99,7 @@ func (c *ServerConfig) validate() error {
 		{"RequestTimeout", &c.RequestTimeout, 10 * time.Second},
 		{"MaxIdle", &c.MaxIdle, 15 * time.Minute},
 		{"PingEvery", &c.PingEvery, 20 * time.Second},
+		{"MaxAge", &c.MaxAge, 10 * time.Minute},
 	} {
 		if *f.value < 0 {
 			return invalid("server configuration: %s is %s, less than 0", f.name, *f.value)
@@ -106,7 +126,7 @@ func (c *ServerConfig) validate() error {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	return nil
+	return c.secure()
 }
 
 // Server serves an [Authority] over gRPC. Its methods are safe for concurrent
@@ -144,6 +164,10 @@ func NewServer(a Authority, cfg ServerConfig) *Server {
 }
 
 func (s *Server) options(svc *service) []grpc.ServerOption {
+	age := time.Duration(0) // none
+	if s.cfg.Identity != nil {
+		age = s.cfg.MaxAge
+	}
 	opts := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(MaxRequestBytes),
 		grpc.MaxSendMsgSize(maxAnswerBytes),
@@ -152,6 +176,7 @@ func (s *Server) options(svc *service) []grpc.ServerOption {
 		grpc.ConnectionTimeout(s.cfg.HandshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: s.cfg.MaxIdle,
+			MaxConnectionAge:  age,
 			Time:              s.cfg.PingEvery,
 			Timeout:           s.cfg.PingEvery / 2,
 		}),

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/identity"
 	wire "github.com/lastword/lastword/rpc/lastword/v1"
 )
 
@@ -30,6 +31,9 @@ func (s *service) Acquire(ctx context.Context, m *wire.AcquireRequest) (*wire.Ac
 		}
 		if r, err = acquireRequest(m); err == nil && r.Wait > s.cfg.MaxWait {
 			return r, invalid("wait %s: it is longer than %s, the longest this authority lets a caller wait", r.Wait, s.cfg.MaxWait)
+		}
+		if err == nil {
+			err = s.allow(ctx, identity.Acquire, m.GetResource())
 		}
 		return r, err
 	}
@@ -64,7 +68,11 @@ func (s *service) Renew(ctx context.Context, m *wire.RenewRequest) (*wire.RenewR
 		if err := s.identify(ctx, &m.Owner, true); err != nil {
 			return renewalRequest{}, err
 		}
-		return renewal(m)
+		r, err := renewal(m)
+		if err == nil {
+			err = s.allow(ctx, identity.Acquire, m.GetResource())
+		}
+		return r, err
 	}
 	return handle(ctx, s, opRenew, m.GetResource(), read, func(r renewalRequest) (*wire.RenewResponse, error) {
 		if r.life > 0 {
@@ -76,10 +84,11 @@ func (s *service) Renew(ctx context.Context, m *wire.RenewRequest) (*wire.RenewR
 	})
 }
 
-// Release implements the service.
+// Release implements the service. It needs no permission: it only takes from the
+// caller itself, and a holder that may no more should let go.
 func (s *service) Release(ctx context.Context, m *wire.ReleaseRequest) (*wire.ReleaseResponse, error) {
-	return handle(ctx, s, opRelease, m.GetResource(), s.ref(ctx, m, &m.Owner), func(ref lastword.TenureRef) (*wire.ReleaseResponse, error) {
-		return &wire.ReleaseResponse{}, s.authority.Release(ctx, ref)
+	return handle(ctx, s, opRelease, m.GetResource(), s.ref(ctx, m, &m.Owner, false), func(ref lastword.TenureRef) (*wire.ReleaseResponse, error) {
+		return &wire.ReleaseResponse{}, s.discreet(ctx, m.GetResource(), s.authority.Release(ctx, ref))
 	})
 }
 
@@ -89,7 +98,11 @@ func (s *service) Complete(ctx context.Context, m *wire.CompleteRequest) (*wire.
 		if err := s.identify(ctx, &m.Owner, true); err != nil {
 			return lastword.TenureRef{}, err
 		}
-		return completion(m)
+		ref, err := completion(m)
+		if err == nil {
+			err = s.allow(ctx, identity.Acquire, m.GetResource())
+		}
+		return ref, err
 	}
 	return handle(ctx, s, opComplete, m.GetResource(), read, func(ref lastword.TenureRef) (*wire.CompleteResponse, error) {
 		return &wire.CompleteResponse{}, s.authority.Complete(ctx, ref, m.GetResult())
@@ -102,7 +115,11 @@ func (s *service) Cancel(ctx context.Context, m *wire.CancelRequest) (*wire.Canc
 		if err := s.identify(ctx, &m.Owner, true); err != nil {
 			return attempt{}, err
 		}
-		return cancelRequest(m)
+		a, err := cancelRequest(m)
+		if err == nil { // what is not known yet leaves a record
+			err = s.allow(ctx, identity.Acquire, m.GetResource())
+		}
+		return a, err
 	}
 	return handle(ctx, s, opCancel, m.GetResource(), read, func(a attempt) (*wire.CancelResponse, error) {
 		return &wire.CancelResponse{}, s.authority.Cancel(ctx, a.resource, a.owner, a.requestID)
@@ -117,7 +134,11 @@ func (s *service) Status(ctx context.Context, m *wire.StatusRequest) (*wire.Stat
 		if err := s.identify(ctx, &m.Owner, m.GetRequestId() != ""); err != nil {
 			return proofRequest{}, err
 		}
-		return statusRequest(m)
+		q, err := statusRequest(m)
+		if err == nil {
+			err = s.allow(ctx, identity.Status, m.GetResource())
+		}
+		return q, err
 	}
 	return handle(ctx, s, opStatus, m.GetResource(), read, func(q proofRequest) (*wire.StatusResponse, error) {
 		if q.life > 0 {
@@ -139,13 +160,17 @@ func (s *service) Bundle(ctx context.Context, m *wire.BundleRequest) (*wire.Bund
 	})
 }
 
-// ref reads a request that names a tenure.
-func (s *service) ref(ctx context.Context, m refMessage, owner *string) func() (lastword.TenureRef, error) {
+// ref reads a request that names a tenure, of a caller who may have it if that counts.
+func (s *service) ref(ctx context.Context, m refMessage, owner *string, counts bool) func() (lastword.TenureRef, error) {
 	return func() (lastword.TenureRef, error) {
 		if err := s.identify(ctx, owner, true); err != nil {
 			return lastword.TenureRef{}, err
 		}
-		return tenureRef(m)
+		ref, err := tenureRef(m)
+		if err == nil && counts {
+			err = s.allow(ctx, identity.Acquire, m.GetResource())
+		}
+		return ref, err
 	}
 }
 
@@ -158,15 +183,9 @@ func (s *service) identify(ctx context.Context, owner *string, needed bool) erro
 		}
 		return nil
 	}
-	id, err := s.cfg.Identify(ctx)
+	id, err := s.caller(ctx)
 	if err != nil {
-		if e := (*lastword.Error)(nil); errors.As(err, &e) {
-			return err
-		}
-		return &lastword.Error{Code: lastword.CodeUnverified, Message: "the caller's identity could not be established", Err: err}
-	}
-	if err := lastword.CheckID("owner", id); err != nil {
-		return &lastword.Error{Code: lastword.CodeInternal, Message: "the caller's identity cannot serve as an owner", Err: err}
+		return err
 	}
 	if *owner != "" && *owner != id {
 		return &lastword.Error{
@@ -179,6 +198,21 @@ func (s *service) identify(ctx context.Context, owner *string, needed bool) erro
 		*owner = id
 	}
 	return nil
+}
+
+// caller is the identity that the caller has proved.
+func (s *service) caller(ctx context.Context) (string, error) {
+	id, err := s.cfg.Identify(ctx)
+	if err != nil {
+		if e := (*lastword.Error)(nil); errors.As(err, &e) {
+			return "", err
+		}
+		return "", &lastword.Error{Code: lastword.CodeUnverified, Message: "the caller's identity could not be established", Err: err}
+	}
+	if err := lastword.CheckID("owner", id); err != nil {
+		return "", &lastword.Error{Code: lastword.CodeInternal, Message: "the caller's identity cannot serve as an owner", Err: err}
+	}
+	return id, nil
 }
 
 // untilShutdown ends ctx when the server begins to shut down: a wait may last

@@ -50,7 +50,9 @@ type session struct {
 	out      []sized
 	outBytes int
 	busy     bool  // something was read since the last look
-	draining bool  // nothing is read any more
+	draining bool  // no call is read any more
+	leaving  bool  // its client is told of that at once, and not with the last answer
+	told     bool  // it has been
 	err      error // why the stream ends at once
 	ended    bool  // the stream is over
 }
@@ -128,11 +130,15 @@ func (x *session) admit(m *wire.SessionRequest) error {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.draining || x.ended {
-		return nil // above last: not begun
+	if x.ended {
+		return nil
 	}
 	x.busy = true
-	for _, call := range m.GetCalls() {
+	calls := m.GetCalls()
+	if x.draining {
+		calls = nil // above last: not begun
+	}
+	for _, call := range calls {
 		switch {
 		case call.GetId() <= x.last:
 			return invalid("call %d: its id is not above %d, the one before it", call.GetId(), x.last)
@@ -286,6 +292,10 @@ func (x *session) write() error {
 	idle := time.NewTicker(x.svc.cfg.MaxIdle) //nolint:forbidigo // ends a session that nobody uses
 	defer idle.Stop()
 	stopping := x.svc.stopping.Done()
+	var aged <-chan time.Time
+	if left, ends := x.svc.age(x.stream.Context()); ends {
+		aged = time.After(left) //nolint:forbidigo // the age of a connection
+	}
 	m := &wire.SessionResponse{}
 	for {
 		runtime.Gosched() // let others finish whose answers can go with this one
@@ -293,7 +303,7 @@ func (x *session) write() error {
 		if err != nil {
 			return err
 		}
-		if len(m.GetAnswers()) > 0 || last {
+		if len(m.GetAnswers()) > 0 || m.Last != nil {
 			if err := x.send(m); err != nil || last {
 				return err
 			}
@@ -308,6 +318,8 @@ func (x *session) write() error {
 			x.drain(true)
 		case <-idle.C:
 			x.drain(false)
+		case <-aged:
+			x.leave()
 		}
 	}
 }
@@ -321,7 +333,7 @@ func (x *session) take(m *wire.SessionResponse) (last bool, err error) {
 		return false, x.err
 	}
 	clear(m.Answers)
-	m.Answers = m.Answers[:0]
+	m.Answers, m.Last = m.Answers[:0], nil
 	n, size := 0, 0
 	for n < len(x.out) && size < maxFlight {
 		a := x.out[n]
@@ -340,6 +352,9 @@ func (x *session) take(m *wire.SessionResponse) (last bool, err error) {
 	if x.draining && len(x.open) == 0 {
 		m.Last = proto.Uint64(x.last)
 		return true, nil
+	}
+	if x.leaving && !x.told {
+		m.Last, x.told = proto.Uint64(x.last), true
 	}
 	return false, nil
 }
@@ -364,6 +379,14 @@ func (x *session) drain(must bool) {
 		x.draining = true
 	}
 	x.busy = false
+}
+
+// leave lets the client make its further calls over another connection, while those
+// under way go on here: one that waits may do so for long.
+func (x *session) leave() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.draining, x.leaving = true, true
 }
 
 // fail ends the stream at once.

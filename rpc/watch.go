@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/identity"
 	wire "github.com/lastword/lastword/rpc/lastword/v1"
 )
 
@@ -21,6 +22,11 @@ var opWatch = operation{"watch", false}
 func (s *service) Watch(m *wire.WatchRequest, stream grpc.ServerStreamingServer[wire.WatchResponse]) error {
 	ctx, cancel := s.untilShutdown(stream.Context())
 	defer cancel()
+	var old atomic.Bool
+	if left, ends := s.age(ctx); ends {
+		timer := time.AfterFunc(left, func() { old.Store(true); cancel() }) //nolint:forbidigo // the age of a connection
+		defer timer.Stop()
+	}
 	read := func() (string, error) {
 		if err := s.identify(ctx, new(string), false); err != nil {
 			return "", err
@@ -28,12 +34,21 @@ func (s *service) Watch(m *wire.WatchRequest, stream grpc.ServerStreamingServer[
 		if err := checkKnown(m); err != nil {
 			return "", err
 		}
-		return m.GetPrefix(), lastword.CheckPrefix(m.GetPrefix())
+		if err := lastword.CheckPrefix(m.GetPrefix()); err != nil {
+			return "", err
+		}
+		return m.GetPrefix(), s.allow(ctx, identity.Watch, m.GetPrefix())
 	}
 	_, err := handle(ctx, s, opWatch, "", read, func(prefix string) (*struct{}, error) {
 		for sight, err := range s.authority.Watch(ctx, prefix) {
 			if s.stopping.Err() != nil {
 				return nil, ended("the server is shutting down")
+			}
+			if old.Load() {
+				return nil, ended("the connection has reached its age")
+			}
+			if err := s.still(ctx, identity.Watch, prefix); err != nil {
+				return nil, err
 			}
 			if err != nil {
 				return nil, err

@@ -15,17 +15,40 @@ import (
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/grant"
+	"github.com/lastword/lastword/identity"
 )
 
 // pages are what HTTP shows beside the calls.
 func (s *Server) pages() map[string]http.Handler {
 	return map[string]http.Handler{
-		"/{$}":                              http.HandlerFunc(s.statusPage),
+		"/{$}":                              s.forListers(http.HandlerFunc(s.statusPage)),
 		"/healthz":                          http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok") }),
 		"/readyz":                           http.HandlerFunc(s.readyPage),
 		"/.well-known/lastword/bundle.json": http.HandlerFunc(s.bundlePage),
-		"/metrics":                          s.metrics,
+		"/metrics":                          s.forListers(s.metrics),
 	}
+}
+
+// forListers shows a page to those who may list everything, since it shows as much. The
+// other pages are for anybody: probes have no certificate, and the bundle is public.
+func (s *Server) forListers(page http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.rpc.Allow(r.Context(), identity.List, ""); err != nil {
+			if r.TLS != nil {
+				w.Header().Set("Connection", "close") // it comes again with the certificate that it has then
+			}
+			text(w, http.StatusForbidden, err.Error())
+			return
+		}
+		page.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) scheme() string {
+	if s.identity != nil {
+		return "https"
+	}
+	return "http"
 }
 
 // hosts are the names that the listener was given, beside those that always mean this
@@ -56,7 +79,11 @@ func (s *Server) readyPage(w http.ResponseWriter, r *http.Request) {
 		_, err = s.authority.Status(ctx, lastword.StatusQuery{Resource: "readyz"})
 	}
 	if err != nil {
-		text(w, http.StatusServiceUnavailable, "not ready: "+err.Error())
+		why := ": " + err.Error()
+		if s.cfg.identified() {
+			why = "" // who asks may be anybody
+		}
+		text(w, http.StatusServiceUnavailable, "not ready"+why)
 		return
 	}
 	text(w, http.StatusOK, fmt.Sprintf("ready, issuer epoch %d", epoch))
@@ -134,11 +161,12 @@ func (s *Server) statusPage(w http.ResponseWriter, r *http.Request) {
 	if failed := statusTemplate.Execute(&page, struct {
 		Style              template.CSS
 		Domain, GRPC, HTTP string
+		Scheme             string
 		Epoch              uint32
 		Err                error
 		Leases             []lease
 		More               bool
-	}{template.CSS(statusStyle), s.cfg.Domain, s.Addr().String(), s.HTTPAddr().String(), epoch, err, leases, more}); failed != nil {
+	}{template.CSS(statusStyle), s.cfg.Domain, s.Addr().String(), s.HTTPAddr().String(), s.scheme(), epoch, err, leases, more}); failed != nil {
 		text(w, http.StatusInternalServerError, "the page is broken")
 		return
 	}

@@ -14,8 +14,9 @@
 //
 // # Not guaranteed
 //
-// Until callers have identities an owner is what a caller says; the server
-// therefore listens on loopback only.
+// Without [Config.TLS] an owner is what a caller says, or what a development token
+// stands for, in plain text; such a server listens on loopback only. Without
+// [Config.Policy] every caller may do everything in its own name.
 package server
 
 import (
@@ -34,6 +35,7 @@ import (
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/authority"
 	"github.com/lastword/lastword/grant"
+	"github.com/lastword/lastword/identity"
 	"github.com/lastword/lastword/rpc"
 	"github.com/lastword/lastword/rpc/httpapi"
 	"github.com/lastword/lastword/store"
@@ -60,6 +62,16 @@ type Config struct {
 	// HTTP is the listen address of JSON over HTTP and the pages beside it, such as
 	// [DefaultHTTP]; "" is none. Port 0 takes a free one.
 	HTTP string
+	// TLS says who callers are, by their certificates, at both listeners. With it they
+	// may be on other addresses than loopback.
+	TLS TLS
+	// DevTokens is a file with tokens for development, by caller's name
+	// ([identity.OpenTokens]); not with TLS. "" is none.
+	DevTokens string
+	// Policy is a file that says what callers may do ([identity.Policy]), read again
+	// when it changes; "" lets every caller do everything in its own name. It needs TLS
+	// or DevTokens, and binds callers in the same process, too.
+	Policy string
 	// KeyFile holds the first signing key, and is made at the first start; "" is
 	// PATH.key beside the store. The directory KeyFile.ring beside it is the key ring,
 	// in which keys are rotated and revoked ([grant.Ring]); where it cannot be written,
@@ -88,6 +100,7 @@ type Files struct {
 	Store   string // a SQLite file
 	Key     string // the signing key, PKCS#8 PEM
 	Witness string // the issuer epoch, outside the store
+	Policy  string // the highest generation of the policy that was in force
 }
 
 // Server is a running authority with its listeners. It is safe for concurrent use.
@@ -101,6 +114,10 @@ type Server struct {
 	rpc       *rpc.Server
 	http      *httpapi.Server
 	metrics   http.Handler
+
+	identity *identity.Source     // nil without TLS
+	tokens   *identity.Tokens     // nil without tokens
+	policy   *identity.PolicyFile // nil without one
 
 	once     sync.Once // release
 	released error
@@ -140,6 +157,9 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if err := s.openSecurity(); err != nil {
+		return err
+	}
 	witness := authority.NewFileWitness(s.files.Witness)
 	if _, err := witness.Load(ctx); err != nil {
 		return err
@@ -170,12 +190,19 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	cfg.OnRegression, cfg.LockDelay = authority.OnRegression(s.cfg.OnRegression), s.cfg.LockDelay
+	if err := s.openPolicy(); err != nil {
+		return err
+	}
+	door := rpc.ServerConfig{Logger: s.cfg.Logger}
+	s.secured(&door, &cfg)
 	if s.authority, err = authority.Open(ctx, s.store, signer, cfg); err != nil {
 		return err
 	}
-	s.rpc = rpc.NewServer(s.authority, rpc.ServerConfig{Logger: s.cfg.Logger})
+	s.rpc = rpc.NewServer(s.authority, door)
 	if s.web != nil {
-		s.http = httpapi.NewServer(s.rpc.Local(), httpapi.Config{Pages: s.pages(), Hosts: s.hosts(), Logger: s.cfg.Logger})
+		s.http = httpapi.NewServer(s.rpc.Local(), httpapi.Config{
+			Identity: s.identity, Pages: s.pages(), Hosts: s.hosts(), Logger: s.cfg.Logger,
+		})
 	}
 	return nil
 }
@@ -210,6 +237,7 @@ func (c Config) check() (Config, Files, error) {
 	if files.Key == "" {
 		files.Key = files.Store + ".key"
 	}
+	files.Policy = files.Store + ".policy"
 	return c, files, files.distinct()
 }
 
@@ -217,6 +245,9 @@ func (c Config) check() (Config, Files, error) {
 func (f Files) distinct() error {
 	if f.Key == f.Store || f.Witness == f.Store || f.Key == f.Witness {
 		return invalid("store %s, key %s and witness %s must be three files", f.Store, f.Key, f.Witness)
+	}
+	if f.Key == f.Policy || f.Witness == f.Policy {
+		return invalid("%s is for the generation of the policy", f.Policy)
 	}
 	return nil
 }
@@ -237,14 +268,21 @@ func (c Config) withDefaults() (Config, error) {
 	if err := c.validate(); err != nil {
 		return c, err
 	}
-	err := rpc.LoopbackOnly(c.GRPC)
-	if err == nil && c.HTTP != "" {
-		err = rpc.LoopbackOnly(c.HTTP)
+	for _, addr := range []string{c.GRPC, c.HTTP} {
+		if addr == "" {
+			continue // no HTTP
+		}
+		if err := c.mayListen(addr); err != nil {
+			return c, err
+		}
 	}
-	return c, err
+	return c, nil
 }
 
 func (c Config) validate() error {
+	if err := c.validateSecurity(); err != nil {
+		return err
+	}
 	if err := lastword.CheckID("domain", c.Domain); err != nil {
 		return err
 	}
@@ -325,7 +363,7 @@ func (s *Server) Authority() *authority.Authority { return s.authority }
 
 // Serve answers until ctx ends, then takes everything down. It may be called once.
 func (s *Server) Serve(ctx context.Context) error {
-	unfollow := s.followKeys(ctx)
+	unfollow, unwatch := s.followKeys(ctx), s.followFiles(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var doors sync.WaitGroup
@@ -348,6 +386,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		err = errors.Join(err, e)
 	}
 	unfollow()
+	unwatch()
 	return opened(errors.Join(err, s.release()))
 }
 

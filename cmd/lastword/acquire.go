@@ -23,8 +23,9 @@ complete and 'fence apply' take. FILE is never overwritten without --force, and 
 is checked before anything is acquired. Without --grant the tenure is printed, and
 its grant only with -o json.
 
-Without --owner every start of the command is an owner of its own. A lease that is
-held refuses everybody, also the same owner (exit code 121). --wait queues first
+Without --owner, and without a certificate or token, every start of the command is an
+owner of its own. With one, the owner is who it says, and no other can be named. A lease
+that is held refuses everybody, also the same owner (exit code 121). --wait queues first
 come, first served; Ctrl-C then takes the attempt back.
 
 Exit code 123 leaves open whether the lease was granted. The line names the request
@@ -53,7 +54,7 @@ func (a *app) acquireCommand() *cobra.Command {
 	f.Var(&durationFlag{value: &q.ask.TTL, least: client.MinTTL, most: client.MaxTTL}, "ttl", "how long it is valid without a renewal, 100ms to 24h")
 	f.Var(&durationFlag{value: &q.ask.Wait, most: client.MaxTTL}, "wait", "how long to queue behind a holder; 0 does not queue")
 	f.Var(&idFlag{"request id", &q.ask.RequestID}, "request-id", "names this attempt, so that it can be repeated (default: a random one)")
-	f.Var(&idFlag{"owner", &q.ask.Owner}, "owner", "who asks (default: host, process and a random part)")
+	f.Var(&idFlag{"owner", &q.ask.Owner}, "owner", "who asks (default: the identity of your certificate or token, else host, process and a random part)")
 	f.Var(&digestFlag{&q.ask.Root}, "root", "operation root: names the whole piece of work")
 	f.Var(&idFlag{"class", class}, "class", "operation class that the grant is for")
 	f.StringVar(&q.path, "grant", "", "`FILE` to put the grant into")

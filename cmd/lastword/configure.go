@@ -42,7 +42,7 @@ func (a *app) fromEnvironment(cmd *cobra.Command, flags *pflag.FlagSet) error {
 			return
 		}
 		values := []string{value}
-		if _, several := f.Value.(*delayFlag); several {
+		if severalOf(f.Value) {
 			values = strings.Split(value, ",")
 		}
 		for _, v := range values {
@@ -53,6 +53,15 @@ func (a *app) fromEnvironment(cmd *cobra.Command, flags *pflag.FlagSet) error {
 		}
 	})
 	return failed
+}
+
+// severalOf reports whether a flag can be given more than once.
+func severalOf(v pflag.Value) bool {
+	switch v.(type) {
+	case *delayFlag, *caFlag:
+		return true
+	}
+	return false
 }
 
 // setReason is what a flag's parser says, without what pflag puts around it.
@@ -100,7 +109,7 @@ type entry struct {
 }
 
 func (e entry) apply(flags *pflag.FlagSet, f *pflag.Flag) error {
-	if _, several := f.Value.(*delayFlag); e.list && !several {
+	if e.list && !severalOf(f.Value) {
 		return errors.New("want one value")
 	}
 	for _, v := range e.values {

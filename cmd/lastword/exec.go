@@ -71,7 +71,7 @@ func (a *app) execCommand() *cobra.Command {
 	f.Var(&durationFlag{value: &q.MaxHold, least: time.Millisecond, most: 365 * client.MaxTTL}, "max-hold", "end CMD after this time (default: never)")
 	f.Lookup("max-hold").DefValue = ""
 	f.Var(&idFlag{"request id", &q.RequestID}, "request-id", "names this attempt (default: a random one)")
-	f.Var(&idFlag{"owner", &x.owner}, "owner", "who asks (default: host, process and a random part)")
+	f.Var(&idFlag{"owner", &x.owner}, "owner", "who asks (default: the identity of your certificate or token, else host, process and a random part)")
 	f.Var(&digestFlag{&q.Root}, "root", "operation root: names the whole piece of work")
 	f.Var(&idFlag{"class", class}, "class", "operation class that the grant is for")
 	x.remote = a.remoteFlags(cmd)
@@ -116,6 +116,7 @@ func (x *execution) run(cmd *cobra.Command, args []string) (err error) {
 	}
 	x.o.Command, x.o.Signals, x.o.Logger = args[1:], x.app.signals, log
 	x.o.Env = append(x.app.environ, "LASTWORD_AUTHORITY="+x.remote.authority)
+	x.o.Env = append(x.o.Env, x.remote.secured.environment()...)
 	x.o.Stdin, x.o.Stdout, x.o.Stderr = file(x.app.stdin), file(x.app.stdout), file(x.app.stderr)
 	exit, err := guard.Run(cmd.Context(), c, x.o)
 	return errors.Join(x.ended(exit, err), c.Close())

@@ -184,6 +184,13 @@ func (r *remote) unreached(err error) error {
 		return err
 	}
 	out := *e
-	out.Hint = fmt.Sprintf("is an authority running at %s? start one with 'lastword dev' or 'lastword serve', or name it with --authority or LASTWORD_AUTHORITY", r.authority)
+	switch cause := e.Err.Error(); {
+	case r.secured.cert != "" && strings.Contains(cause, "tls: "), strings.Contains(cause, "authentication handshake failed"):
+		out.Hint = "do --tls-cert, --tls-ca and --authority-id fit the authority at " + r.authority + "? its log says why it refuses a certificate"
+	case r.secured.cert == "" && strings.Contains(cause, "server preface"):
+		out.Hint = "the authority at " + r.authority + " may want a certificate: give --tls-cert, --tls-key, --tls-ca and --authority-id"
+	default:
+		out.Hint = fmt.Sprintf("is an authority running at %s? start one with 'lastword dev' or 'lastword serve', or name it with --authority or LASTWORD_AUTHORITY", r.authority)
+	}
 	return &out
 }

@@ -146,6 +146,7 @@ func (p *application) trust(ctx context.Context) (cfg fence.Config, done func(),
 		source = grant.FetchBundle(c.Bundle)
 		cfg.Status = c // in fence-only mode it is asked about a jump alone
 		cfg.Reporter = c
+		cfg.Caller = c.Owner()
 	}
 	b, err := source.Bundle(ctx, false)
 	if err == nil {

@@ -31,7 +31,7 @@ func (a *app) revokeCommand() *cobra.Command {
 	}
 	cmd.Flags().Var(&seqFlag{&m.Fence}, "fence", "of the lease to end (required)")
 	cmd.Flags().Var(&idFlag{"reason", &m.Reason}, "reason", "why, for the log (required)")
-	cmd.Flags().Var(&idFlag{"operator", &m.Operator}, "operator", "who you are, for the log (default: host, process and a random part)")
+	cmd.Flags().Var(&idFlag{"operator", &m.Operator}, "operator", "who you are, for the log (default: the identity of your certificate or token, else host, process and a random part)")
 	r := a.remoteFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		res, err := resource(cmd, args[0])

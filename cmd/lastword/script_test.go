@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -46,7 +47,7 @@ func TestScripts(t *testing.T) {
 			"exits": exitsScript, "sql": sqlScript, "value": valueScript, "json": jsonScript, "bytes": bytesScript,
 			"grantonly": grantOnlyScript, "tamper": tamperScript, "waiters": waitersScript, "bundle": bundleScript,
 			"code": codeScript, "empty": emptyScript, "appears": appearsScript, "signal": signalScript, "ended": endedScript,
-			"says": saysScript,
+			"says": saysScript, "loopback": loopbackScript,
 		},
 	})
 }
@@ -114,6 +115,13 @@ func startAuthority(ts *testscript.TestScript, args ...string) string {
 	}
 	ts.Fatalf("%s ended before it was ready: %s", args[0], p.stderr.String())
 	return ""
+}
+
+// loopbackScript names an authority that listens on every address by that of loopback.
+func loopbackScript(ts *testscript.TestScript, _ bool, _ []string) {
+	_, port, err := net.SplitHostPort(ts.Getenv("LASTWORD_AUTHORITY"))
+	ts.Check(err)
+	ts.Setenv("LASTWORD_AUTHORITY", net.JoinHostPort("127.0.0.1", port))
 }
 
 // stopScript sends SIGTERM, or the named signal, to the last authority and wants it to

@@ -22,16 +22,26 @@ import (
 
 const serveLong = `Runs the authority of one domain on an embedded SQLite file until SIGINT or SIGTERM;
 it then answers the calls under way and ends with exit code 0. A signal that comes a
-second later or more ends it at once. Until callers have identities it listens on loopback only.
+second later or more ends it at once.
+
+Without --tls-cert an owner is what a caller says, and serve listens on loopback only.
+With --tls-cert, --tls-key and --tls-client-ca it speaks TLS 1.3 and wants a certificate
+of each caller: its SPIFFE id is the owner. 'lastword ca init' makes all three files for
+development. A caller is of the trust domain of --trust-domain, which is that of
+the own certificate if it is left out; '--tls-client-ca DOMAIN=FILE' trusts another
+domain, too. --dev-tokens FILE is for development on loopback: a YAML mapping of names to
+tokens. --policy FILE says what callers may do; what it does not name is refused.
+Certificates and policy are read again when their files change.
 
 Two doors: gRPC at --grpc, and the same calls as JSON over HTTP at --listen, with
 /healthz, /readyz, /openapi.json, the trust bundle and a status page.
 
 Every flag can also be given as an environment variable: --grpc is LASTWORD_GRPC,
---on-regression is LASTWORD_ON_REGRESSION, and so on; LASTWORD_LOCK_DELAY takes several
-delays, divided by commas. And every flag can stand in the YAML file of --config, by the
-same name: 'grpc: 127.0.0.1:7420'; lock-delay is a list or a mapping there. A flag wins
-over its variable, a variable over the file, the file over the default.
+--on-regression is LASTWORD_ON_REGRESSION, and so on; LASTWORD_LOCK_DELAY and
+LASTWORD_TLS_CLIENT_CA take several values, divided by commas. And every flag can stand
+in the YAML file of --config, by the same name: 'grpc: 127.0.0.1:7420'; lock-delay and
+tls-client-ca are a list or a mapping there. A flag wins over its variable, a variable
+over the file, the file over the default.
 
 Logs go to stderr. On stdout, the line 'ready ADDRESS' says that calls are answered at
 the gRPC address; with -o json it is one object with ready, grpc, http, domain, epoch
@@ -54,6 +64,7 @@ func (a *app) serveCommand() *cobra.Command {
 	f.Var(&idFlag{"domain", &cfg.Domain}, "domain", "the set of resources it issues fences for (required)")
 	f.String("config", "", "YAML `FILE` with flags by their names; or LASTWORD_CONFIG")
 	doors := listenFlags(f, &cfg)
+	securityFlags(f, &cfg)
 	f.StringVar(&cfg.KeyFile, "key", "", "signing key `FILE` (default: the store's path with .key)")
 	f.BoolVar(&cfg.NewKey, "new-key", false, "make a key although the store has been used with another one, which is lost")
 	f.StringVar(&cfg.Witness, "witness", "", "file:`PATH` (default: the store's path with .witness)")
@@ -80,13 +91,23 @@ func (a *app) serveCommand() *cobra.Command {
 			cfg.Logger.Warn("the witness lies beside the store and notices only a store that is put back alone; name another volume with --witness",
 				"witness", f.Witness)
 		}
-		if err := a.ready(s, cfg.Domain); err != nil {
+		if err := a.ready(s, cfg.Domain, cfg.DevTokens != ""); err != nil {
 			_ = s.Close() // what counts is that nobody could be told
 			return err
 		}
 		return s.Serve(cmd.Context())
 	}
 	return cmd
+}
+
+// securityFlags say who callers are, and what they may do.
+func securityFlags(f *pflag.FlagSet, cfg *server.Config) {
+	f.StringVar(&cfg.TLS.Cert, "tls-cert", "", "PEM `FILE` with the server's certificate")
+	f.StringVar(&cfg.TLS.Key, "tls-key", "", "PEM `FILE` with its key")
+	f.Var(&caFlag{&cfg.TLS.ClientCA}, "tls-client-ca", "PEM file with the certificates that issue those of callers (repeatable)")
+	f.Var(&domainFlag{&cfg.TLS.TrustDomain}, "trust-domain", "of the server's own certificate, and of --tls-client-ca FILE (default: what the certificate says)")
+	f.StringVar(&cfg.DevTokens, "dev-tokens", "", "YAML `FILE` with development tokens by caller, on loopback only")
+	f.StringVar(&cfg.Policy, "policy", "", "YAML `FILE` that says what callers may do (default: everything, each in its own name)")
 }
 
 // doorFlags are the addresses of the two listeners.
@@ -137,14 +158,17 @@ type readiness struct {
 	Witness string `json:"witness"`
 }
 
-func (a *app) ready(s *server.Server, domain string) error {
+func (a *app) ready(s *server.Server, domain string, identified bool) error {
 	epoch, err := s.Authority().Epoch()
 	if err != nil {
 		return err
 	}
 	files, addr := s.Files(), s.Addr().String()
 	web, page := httpAddress(s), ""
-	if web != "" {
+	switch {
+	case web != "" && s.Identity() != nil:
+		page = "https://" + web + "/, TLS 1.3"
+	case web != "":
 		page = "http://" + web + "/, loopback only"
 	}
 	at := ""
@@ -152,9 +176,13 @@ func (a *app) ready(s *server.Server, domain string) error {
 		at = " --authority " + addr
 	}
 	if err := a.answer(readiness{true, addr, web, domain, epoch, files.Store, files.Key, files.Witness},
-		row{"domain", domain}, row{"epoch", fmt.Sprint(epoch)}, row{"grpc", addr + ", plain text, loopback only"}, row{"http", page},
+		row{"domain", domain}, row{"epoch", fmt.Sprint(epoch)}, row{"grpc", addr + ", " + transport(s)}, row{"http", page},
 		row{"store", files.Store}, row{"key", files.Key}, row{"witness", files.Witness},
 	); err != nil || a.json {
+		return err
+	}
+	if s.Identity() != nil || identified {
+		_, err = fmt.Fprintf(a.stdout, "\nready %s\n", addr)
 		return err
 	}
 	_, err = fmt.Fprintf(a.stdout, `
@@ -166,6 +194,14 @@ try
 ready %[2]s
 `, at, addr, invocation())
 	return err
+}
+
+// transport says how the listeners are secured.
+func transport(s *server.Server) string {
+	if id := s.Identity(); id != nil {
+		return "TLS 1.3, " + id.ID() + ", callers of " + strings.Join(id.Domains(), ", ")
+	}
+	return "plain text, loopback only"
 }
 
 // httpAddress is the address of HTTP, "" for none.

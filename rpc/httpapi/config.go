@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/identity"
 )
 
 // Config bounds a [Server]. The zero value works; 0 in a field is its default. No
@@ -28,11 +29,22 @@ type Config struct {
 	// MaxIdle is how long a connection without a request is kept. Default 2 min.
 	MaxIdle time.Duration
 
+	// Identity secures the listener with TLS, and lets it be on other addresses than
+	// loopback: the service is told the certificate of a caller, which has to be good,
+	// and is to know its callers by the same source
+	// ([github.com/lastword/lastword/rpc.ServerConfig.Identity]). Who shows none
+	// reaches what asks for no caller: pages, and calls as far as the service has
+	// such. Nil: plain text.
+	Identity *identity.Source
+	// MaxAge is how long a connection with Identity is kept for further requests.
+	// Default 10 min.
+	MaxAge time.Duration
 	// Hosts are names, beside localhost and loopback addresses, that a Host header
-	// may have.
+	// may have. With Identity it may have any: a name that is not the certificate's
+	// is for the caller to refuse.
 	Hosts []string
 	// Pages are answered beside the calls, to GET and HEAD only, behind the same
-	// check of Host. The keys are patterns of [http.ServeMux] without a method.
+	// check of Host. Their requests carry what tells who calls, as calls do. The keys are patterns of [http.ServeMux] without a method.
 	Pages map[string]http.Handler
 	// Now is the wall clock, for time limits. Nil: time.Now.
 	Now func() time.Time
@@ -49,6 +61,7 @@ func (c *Config) validate() error {
 		{"RequestTimeout", &c.RequestTimeout, 10 * time.Second},
 		{"WriteTimeout", &c.WriteTimeout, 30 * time.Second},
 		{"MaxIdle", &c.MaxIdle, 2 * time.Minute},
+		{"MaxAge", &c.MaxAge, 10 * time.Minute},
 	} {
 		if *f.value < 0 {
 			return invalid("http configuration: %s is %s, less than 0", f.name, *f.value)

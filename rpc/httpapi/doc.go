@@ -25,13 +25,17 @@
 // every single write have a time limit; connections, and the calls among them that
 // wait, have a number limit, and who comes above it is told so.
 //
-// A page in a browser cannot act here: the Host header has to name this machine
-// itself (against DNS rebinding), requests of another origin are refused, bodies have
-// to be application/json, and no CORS header is ever sent.
+// A page in a browser cannot act here: without TLS the Host header has to name this
+// machine itself (against DNS rebinding), requests of another origin are refused,
+// bodies have to be application/json, and no CORS header is ever sent.
+//
+// With [Config.Identity], who calls is what the connection's certificate proves, and
+// with development tokens what the Authorization header says. The service judges both
+// as it does for gRPC, each time; nothing else of a request tells who it is from.
 //
 // # Not guaranteed
 //
-// Until callers have identities an owner is what a caller says; a server therefore
-// listens on loopback only. Who loses the connection does not know the outcome, as
+// Without [Config.Identity] an owner is what a caller says, or whose token it shows in
+// plain text; such a server listens on loopback only. Who loses the connection does not know the outcome, as
 // with every transport: the same request_id makes a repetition safe (R2).
 package httpapi

@@ -102,7 +102,7 @@ func (p *patient) FlushError() error {
 func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // bounded is a listener with room for so many connections. One above that is told
-// so, in a few bytes and a second, and closed.
+// so, in a few bytes and a second, and closed; with TLS it is closed.
 type bounded struct {
 	net.Listener
 	room    chan struct{}
@@ -135,6 +135,10 @@ func (b *bounded) Accept() (net.Conn, error) {
 		case b.room <- struct{}{}:
 			return &counted{Conn: c, leave: sync.OnceFunc(func() { <-b.room })}, nil
 		default:
+		}
+		if b.cfg.Identity != nil {
+			_ = c.Close() // who expects TLS cannot read it
+			continue
 		}
 		select {
 		case b.telling <- struct{}{}:

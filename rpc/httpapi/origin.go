@@ -14,14 +14,17 @@ import (
 // page's owner lets point to this machine is not one of ours (DNS rebinding), and a
 // page of another origin says so itself.
 func (s *Server) own(r *http.Request, op string) *wire.Problem {
-	if !s.ownHost(r.Host) {
+	scheme := "http"
+	if r.TLS != nil { // another name than the certificate's is refused by the caller's own side
+		scheme = "https"
+	} else if !s.ownHost(r.Host) {
 		return refused(op, http.StatusMisdirectedRequest, "the Host header does not name this machine", "call 127.0.0.1, [::1] or localhost")
 	}
 	site := r.Header.Get("Sec-Fetch-Site")
 	navigates := op == "" && r.Header.Get("Sec-Fetch-Mode") == "navigate" // somebody followed a link to a page
 	foreign := site != "" && site != "same-origin" && site != "none" && !navigates
 	for _, origin := range r.Header.Values("Origin") {
-		foreign = foreign || !strings.EqualFold(origin, "http://"+r.Host)
+		foreign = foreign || !strings.EqualFold(origin, scheme+"://"+r.Host)
 	}
 	if foreign {
 		return refused(op, http.StatusForbidden, "a page of another origin must not call this authority", "")

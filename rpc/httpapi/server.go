@@ -4,7 +4,7 @@ import (
 	"context"
 	_ "embed" // the OpenAPI file
 	"errors"
-	"log/slog"
+	"log"
 	"net"
 	"net/http"
 	"sync"
@@ -50,10 +50,15 @@ func NewServer(conn grpc.ClientConnInterface, cfg Config) *Server {
 	s.err = errors.Join(s.err, s.assemble(conn))
 	s.http = &http.Server{
 		Handler: s, ReadHeaderTimeout: s.cfg.RequestTimeout, IdleTimeout: s.cfg.MaxIdle, MaxHeaderBytes: maxHeaderBytes,
-		ConnState: s.watchSilence,
-		ErrorLog:  slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn),
+		ConnState: s.watchSilence, ConnContext: s.dated,
+		ErrorLog: log.New(serverLog{s.cfg.Logger}, "", 0),
 		// No ReadTimeout and no WriteTimeout: they would end a call that waits. Bodies
 		// and writes have limits of their own.
+	}
+	if s.cfg.Identity != nil {
+		s.http.TLSConfig = listenerTLS(s.cfg.Identity)
+		s.http.Protocols = new(http.Protocols)
+		s.http.Protocols.SetHTTP1(true) // the bounds count connections, of one request at a time
 	}
 	return s
 }
@@ -61,12 +66,14 @@ func NewServer(conn grpc.ClientConnInterface, cfg Config) *Server {
 func (s *Server) assemble(conn grpc.ClientConnInterface) error {
 	mux := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, marshaler{}),
-		runtime.WithErrorHandler(func(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
+		runtime.WithErrorHandler(func(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 			c := callOf(ctx)
-			write(w, failed(c.route, c.asked.Load(), err))
+			p := failed(c.route, c.asked.Load(), err)
+			parting(w, r, p)
+			write(w, p)
 		}),
-		// Nothing of a request but what is asked reaches the service, and nobody sets
-		// its deadline by a header.
+		// Nothing of a request but what is asked, and who asks, reaches the service, and
+		// nobody sets its deadline by a header.
 		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }),
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithDisableHTTPMethodOverride(),
@@ -90,6 +97,8 @@ func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w = &patient{w, http.NewResponseController(w), &s.cfg}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	s.renewing(w, r)
+	r = known(r)
 	to, isCall := routes[r.URL.Path]
 	if p := s.own(r, to.op); p != nil {
 		write(w, p)
@@ -133,18 +142,22 @@ func notAllowed(w http.ResponseWriter, op, allowed string) {
 }
 
 // Serve accepts connections of lis, which it closes in the end, until
-// [Server.Shutdown]; it then returns nil. It refuses a listener that is not on
-// loopback.
+// [Server.Shutdown]; it then returns nil. Without [Config.Identity] it refuses a
+// listener that is not on loopback.
 func (s *Server) Serve(lis net.Listener) error {
 	err := s.err
-	if err == nil {
+	if err == nil && s.cfg.Identity == nil {
 		err = rpc.LoopbackOnly(lis.Addr().String())
 	}
 	if err != nil {
 		_ = lis.Close() // the refusal is what matters
 		return err
 	}
-	if err := s.http.Serve(newBounded(lis, &s.cfg)); err != nil && !errors.Is(err, http.ErrServerClosed) {
+	serve := s.http.Serve
+	if s.cfg.Identity != nil {
+		serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
+	}
+	if err := serve(newBounded(lis, &s.cfg)); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return &lastword.Error{Code: lastword.CodeUnavailable, Op: "serve", Message: "the HTTP listener failed", Err: err}
 	}
 	return nil

@@ -1656,7 +1656,9 @@ type SessionResponse struct {
 	Window uint32 `protobuf:"varint,2,opt,name=window,proto3" json:"window,omitempty"`
 	// In the last message of a stream that the authority ends by itself: the highest
 	// id that it has read. It has answered every call up to there and begun none
-	// above, which can be made elsewhere. Absent before.
+	// above, which can be made elsewhere. It may be said earlier, too: the authority
+	// then begins no call above it any more, and answers to those up to there, and
+	// withdrawals, still count. Absent before.
 	Last          *uint64 `protobuf:"varint,3,opt,name=last,proto3,oneof" json:"last,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

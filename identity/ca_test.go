@@ -1,0 +1,105 @@
+package identity_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/identity"
+)
+
+func TestADevelopmentCAIsEnoughForBothSides(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "pki")
+	ca, authority, err := identity.InitCA(dir, "")
+	check(t, err)
+	ann, err := identity.Issue(dir, "spiffe://lastword.test/team/ann", identity.IssueConfig{})
+	check(t, err)
+	if want := filepath.Join(dir, "team-ann.crt"); ann.CertFile != want {
+		t.Errorf("the certificate is in %s, want %s", ann.CertFile, want)
+	}
+	if left := time.Until(ann.NotAfter); left > identity.DefaultLife || left < identity.DefaultLife-time.Minute {
+		t.Errorf("it is good for %v, want a day", left)
+	}
+	open(t, identity.Config{CertFile: authority.CertFile, KeyFile: authority.KeyFile, CAFiles: map[string]string{"": ca.CertFile}, Purpose: identity.ForServer})
+	open(t, identity.Config{CertFile: ann.CertFile, KeyFile: ann.KeyFile, CAFiles: map[string]string{"lastword.test": ca.CertFile}})
+	// Each is for its own use alone.
+	_, err = identity.Open(identity.Config{CertFile: ann.CertFile, KeyFile: ann.KeyFile, CAFiles: map[string]string{"": ca.CertFile}, Purpose: identity.ForServer})
+	if !errors.Is(err, lastword.ErrInvalid) || !strings.Contains(err.Error(), string(identity.OtherPurpose)) {
+		t.Errorf("a caller's certificate as a server's: %v", err)
+	}
+	check(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		info, _ := d.Info()
+		if want := map[bool]fs.FileMode{true: 0o700, false: 0o600}[d.IsDir()]; info.Mode().Perm() != want {
+			t.Errorf("%s has mode %04o, want %04o", path, info.Mode().Perm(), want)
+		}
+		if strings.HasPrefix(d.Name(), ".lastword") {
+			t.Errorf("%s was left", path)
+		}
+		return err
+	}))
+}
+
+func TestTheDevelopmentCARefuses(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "pki")
+	ca, _, err := identity.InitCA(dir, "example.org")
+	check(t, err)
+	ann, err := identity.Issue(dir, annID, identity.IssueConfig{})
+	check(t, err)
+	before := contents(t, dir)
+	refuse := func(name, want string, err error) {
+		t.Helper()
+		if !errors.Is(err, lastword.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want INVALID with %q", name, err, want)
+		}
+		if after := contents(t, dir); after != before {
+			t.Errorf("%s: it changed the files", name)
+		}
+	}
+	_, _, err = identity.InitCA(dir, "example.org")
+	refuse("a second CA", "is not empty", err)
+	_, _, err = identity.InitCA(filepath.Join(t.TempDir(), "x"), "EXAMPLE")
+	refuse("a bad trust domain", "trust domain", err)
+	_, _, err = identity.InitCA("", "")
+	refuse("no directory", "no directory", err)
+	issue := func(id string, cfg identity.IssueConfig) error { _, err := identity.Issue(dir, id, cfg); return err }
+	refuse("what is there", "exists", issue(annID, identity.IssueConfig{}))
+	refuse("what is there by another path", "exists", issue("spiffe://example.org/authority", identity.IssueConfig{}))
+	refuse("the CA's own files", "those of the CA", issue("spiffe://example.org/ca", identity.IssueConfig{Force: true}))
+	refuse("another domain", "another trust domain", issue("spiffe://other.org/ann", identity.IssueConfig{}))
+	refuse("a bad id", "SPIFFE id", issue("spiffe://example.org/../ann", identity.IssueConfig{}))
+	refuse("a life that is too long", "life", issue(benID, identity.IssueConfig{Life: 2 * identity.CALife}))
+	refuse("a life that is too short", "life", issue(benID, identity.IssueConfig{Life: time.Second}))
+	refuse("a CA that has expired", "has expired", issue(benID, identity.IssueConfig{Now: func() time.Time { return ca.NotAfter }}))
+	_, err = identity.Issue(t.TempDir(), benID, identity.IssueConfig{})
+	refuse("no CA", "lastword ca init", err)
+	check(t, os.Chmod(ca.KeyFile, 0o644))
+	refuse("a key that others can read", "lets others reach it", issue(benID, identity.IssueConfig{}))
+	check(t, os.Chmod(ca.KeyFile, 0o600))
+
+	again, err := identity.Issue(dir, annID, identity.IssueConfig{Force: true})
+	check(t, err)
+	if contents(t, dir) == before || again.CertFile != ann.CertFile {
+		t.Error("force replaced nothing")
+	}
+	open(t, identity.Config{CertFile: ann.CertFile, KeyFile: ann.KeyFile, CAFiles: map[string]string{"": ca.CertFile}})
+}
+
+func contents(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	check(t, err)
+	var all strings.Builder
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		check(t, err)
+		all.WriteString(e.Name() + "\n" + string(b))
+	}
+	return all.String()
+}
