@@ -32,7 +32,7 @@ func (a *Authority) Reload(ctx context.Context) error {
 		return named(err, opReload, "")
 	}
 	if info := ring.Info(); info.NextEpoch > info.CurrentEpoch {
-		a.cfg.Logger.Warn("a key or an epoch was revoked: beginning a new issuer epoch", "wanted", info.NextEpoch)
+		a.cfg.Logger.Warn("the key ring wants a new issuer epoch: beginning one", "wanted", info.NextEpoch)
 		if _, err := a.NewEpoch(ctx); err != nil {
 			return err
 		}

@@ -57,7 +57,7 @@ func PlanAdvance(ctx context.Context, s store.Store, signer *grant.Signer, cfg C
 	for range startAttempts {
 		p, stable, err := planStart(ctx, s, cfg, e)
 		if err == nil && stable {
-			err = startError(p.Start)
+			err = p.err()
 		}
 		if err != nil || stable {
 			return p.told(), named(err, ActionAdvance, "")
@@ -71,7 +71,8 @@ func PlanAdvance(ctx context.Context, s store.Store, signer *grant.Signer, cfg C
 // the store is not where the witness saw it last, this is the confirmation that R10
 // waits for: the tenures in the store end, and first grants wait for the longest TTL
 // that may have been lost. Otherwise tenures go on. The next start takes one epoch
-// more. It fails with [lastword.CodeExhausted] in the last epoch.
+// more. It fails with [lastword.CodeExhausted] in the last epoch. Without a signer, since
+// the keys were lost, too, nobody knows which epoch the trust bundle had: say it in r.
 func AdvanceEpoch(ctx context.Context, s store.Store, signer *grant.Signer, cfg Config, r AdvanceRequest) (told Advanced, err error) {
 	cfg, e, err := forAdvance(signer, cfg, r)
 	if err == nil {
@@ -102,7 +103,7 @@ func AdvanceEpoch(ctx context.Context, s store.Store, signer *grant.Signer, cfg 
 	for range startAttempts {
 		p, stable, err := planStart(ctx, s, cfg, e)
 		if err == nil && stable {
-			err = startError(p.Start)
+			err = p.err()
 		}
 		if err != nil {
 			return told, err
@@ -112,7 +113,7 @@ func AdvanceEpoch(ctx context.Context, s store.Store, signer *grant.Signer, cfg 
 		}
 		told = p.told()
 		if _, done, err := announce(ctx, s, cfg, p); err != nil || done {
-			if err == nil {
+			if err == nil && signer != nil {
 				_, err = signer.Publish(told.Epoch, cfg.RefreshHint)
 			}
 			return told, err
@@ -128,9 +129,6 @@ func forAdvance(signer *grant.Signer, cfg Config, r AdvanceRequest) (Config, evi
 		if err == nil && epoch > lastword.MaxEpoch {
 			err = invalid("epoch %d is above the last one, %d", epoch, lastword.MaxEpoch)
 		}
-	}
-	if err == nil && signer == nil {
-		err = invalid("no signer")
 	}
 	return cfg, evidence{signer: signer, above: r.Above, restored: r.Restored}, err
 }
@@ -223,17 +221,18 @@ func initial(ctx context.Context, s store.Store, signer *grant.Signer, cfg Confi
 	if from != nil && old == nil {
 		return Mark{}, invalid("there is no witness to move")
 	}
-	plan := core.PlanStart(h, old, known...)
-	if err := startError(plan); err != nil {
+	p := plan{Start: core.PlanStart(h, old, known...), read: h, mark: old}
+	if err := p.err(); err != nil {
 		return Mark{}, err
 	}
 	if old != nil {
 		return *old, nil
 	}
-	if plan, err = adopt(ctx, s, plan); err != nil {
+	adopted, err := adopt(ctx, s, p.Start)
+	if err != nil {
 		return Mark{}, err
 	}
-	return Mark{Current: h.Epoch, Pending: h.Epoch, Longest: plan.Witness.Longest, Store: h.Identity}, nil
+	return Mark{Current: h.Epoch, Pending: h.Epoch, Longest: adopted.Witness.Longest, Store: h.Identity}, nil
 }
 
 // move puts mark at its place, marks the store, and takes it away from where it was.

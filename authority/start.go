@@ -50,10 +50,10 @@ type evidence struct {
 // epochs are those that others than store and witness know. They are read before both:
 // a start tells its epoch to the witness before anybody else.
 func (e evidence) epochs() ([]uint32, error) {
-	ring := e.signer.Ring()
-	if ring == nil {
+	if e.signer == nil || e.signer.Ring() == nil {
 		return e.above, nil
 	}
+	ring := e.signer.Ring()
 	if err := ring.Reload(); err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func tryStart(ctx context.Context, s store.Store, cfg Config, e evidence) (run, 
 	if err != nil || !stable {
 		return run{}, false, err
 	}
-	if err := startError(p.Start); err != nil {
+	if err := p.err(); err != nil {
 		return run{}, false, err
 	}
 	return announce(ctx, s, cfg, p)
@@ -251,17 +251,24 @@ func outcomeOf(done bool, err error) string {
 	return outcome(err)
 }
 
-func startError(plan core.Start) error {
-	switch plan.Code {
-	case lastword.CodeFenceRegression:
-		return regressed(plan.Why)
-	case lastword.CodeExhausted:
-		return &lastword.Error{Code: lastword.CodeExhausted, Message: plan.Why, Hint: "a new domain is the way out"}
+// err is why nothing can be started, nil if something can.
+func (p plan) err() error {
+	switch {
+	case p.Code == lastword.CodeFenceRegression && p.mark == nil && p.read.Witnessed:
+		e := regressed(p.Why)
+		if _, copied := p.read.Original(); !copied {
+			e.Hint = "name the witness of this store with --witness; if it is lost, confirm with 'lastword epoch advance'"
+		}
+		return e
+	case p.Code == lastword.CodeFenceRegression:
+		return regressed(p.Why)
+	case p.Code == lastword.CodeExhausted:
+		return &lastword.Error{Code: lastword.CodeExhausted, Message: p.Why, Hint: "a new domain is the way out"}
 	}
 	return nil
 }
 
-func regressed(why string) error {
+func regressed(why string) *lastword.Error {
 	return &lastword.Error{
 		Code: lastword.CodeFenceRegression, Message: why,
 		Hint: "the store was restored, cloned or exchanged; make sure that it is the right one, then confirm with 'lastword epoch advance', or start with --on-regression=advance",
