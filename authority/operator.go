@@ -221,7 +221,7 @@ func initial(ctx context.Context, s store.Store, signer *grant.Signer, cfg Confi
 	if from != nil && old == nil {
 		return Mark{}, invalid("there is no witness to move")
 	}
-	p := plan{Start: core.PlanStart(h, old, known...), read: h, mark: old}
+	p := plan{Start: core.PlanStart(h, old).Against(known...), read: h, mark: old}
 	if err := p.err(); err != nil {
 		return Mark{}, err
 	}

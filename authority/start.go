@@ -103,7 +103,7 @@ func planStart(ctx context.Context, s store.Store, cfg Config, e evidence) (p pl
 		e.Hint = "use that domain, or another store"
 		return p, false, e
 	}
-	p.Start = core.PlanStart(h, mark, known...)
+	p.Start = core.PlanStart(h, mark).Against(known...)
 	if p.Code == "" && e.restored {
 		p.Start = core.Start{Code: lastword.CodeFenceRegression, Why: "the operator says that the store was put back"}
 	}

@@ -191,8 +191,8 @@ func (r *Ring) reread() error {
 }
 
 // Add publishes a key that does not sign yet: k, or a new Ed25519 key if k is the zero
-// value. It fails with [lastword.CodeInvalid] for a key that was revoked, that the ring
-// has, or that is one too many.
+// value. It fails with [lastword.CodeInvalid] for a key that was revoked or retired, that
+// the ring has, or that is one too many.
 func (r *Ring) Add(k Key) (KeyInfo, error) {
 	if k.k == nil {
 		var err error
@@ -206,6 +206,8 @@ func (r *Ring) Add(k Key) (KeyInfo, error) {
 			return errHS256
 		case slices.Contains(f.Revoked, k.ID()):
 			return fmt.Errorf("key %s was revoked", k.ID())
+		case slices.Contains(f.Past, k.ID()):
+			return fmt.Errorf("key %s was retired", k.ID())
 		case f.find(k.ID()) != nil:
 			return fmt.Errorf("key %s is in the ring", k.ID())
 		case len(f.Keys) >= maxKeys:

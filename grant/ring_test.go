@@ -510,3 +510,26 @@ func TestALaterEpochCanBeAskedFor(t *testing.T) {
 		t.Fatalf("a ring that is not there: %v", err)
 	}
 }
+
+// The key file that a ring began with stays where it was made. That its key was rotated
+// out and forgotten must not keep the authority from starting.
+func TestAFirstKeyThatWasForgottenIsNoStranger(t *testing.T) {
+	r := newRing(t, 0)
+	first := r.Signer().KeyID()
+	k, err := r.Add(grant.Key{})
+	must(t, err)
+	must(t, r.Use(k.ID))
+	must(t, r.Retire(first))
+	must(t, r.RevokeEpochs(1))
+	must(t, r.Advance(1, ringHint))
+	if r.Signer().Has(first) {
+		t.Fatal("a key of which nothing verifies is still there")
+	}
+	again := openRing(t, r.Dir()) // with the same first key
+	if again.Signer().KeyID() != k.ID || again.Signer().Has(first) {
+		t.Fatal("the forgotten key came back")
+	}
+	if _, err := again.Add(key(t, 0)); !errors.Is(err, lastword.ErrInvalid) {
+		t.Fatalf("a retired key was added again: %v", err)
+	}
+}

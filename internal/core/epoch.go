@@ -79,24 +79,10 @@ type Start struct {
 // h.Identity is then the one chosen for it, and the store is initialised with the
 // identity that the planned witness names.
 //
-// known are epochs that something else has heard of, such as the trust bundle. One that
-// is not below the number to plan is a regression: store and witness went back together.
-// Read it before both, or another process's start looks like one.
-//
 // Both must be of one moment, here and for [Compare]: read the store, the witness
 // and the store again until the epoch is the same. Else a start of another process
 // between the two looks like a regression.
-func PlanStart(h Header, w *Witness, known ...uint32) Start {
-	plan := planStart(h, w)
-	for _, epoch := range known {
-		if plan.Code == "" && epoch >= plan.Epoch {
-			return regression("the trust bundle knows a later issuer epoch than store and witness")
-		}
-	}
-	return plan
-}
-
-func planStart(h Header, w *Witness) Start {
+func PlanStart(h Header, w *Witness) Start {
 	_, copied := h.Original()
 	switch {
 	case !h.Exists && w == nil:
@@ -121,6 +107,18 @@ func planStart(h Header, w *Witness) Start {
 	next := *w
 	next.First = false // the store exists: from now on an empty one is a loss
 	return begin(next, h.Epoch)
+}
+
+// Against is s, or a regression if something else, such as the trust bundle, has heard of
+// an epoch that is not below the planned one: then store and witness went back together.
+// It has to be read before both, or another process's start looks like one.
+func (s Start) Against(known ...uint32) Start {
+	for _, epoch := range known {
+		if s.Code == "" && epoch >= s.Epoch {
+			return regression("the trust bundle knows a later issuer epoch than store and witness")
+		}
+	}
+	return s
 }
 
 // begin plans the next number above all that were ever planned, for a store that was
