@@ -18,6 +18,9 @@ type AdvanceRequest struct {
 	// Above are issuer epochs that were found elsewhere, such as those of the records
 	// of resources: the new one is larger.
 	Above []uint32
+	// LongestTTL is the longest TTL that was ever granted, for a witness that is missing
+	// and cannot tell it; 0 is as long as the configuration allows.
+	LongestTTL time.Duration
 	// Restored says that the store was put back, also if it looks as it was seen last.
 	Restored bool
 }
@@ -85,6 +88,12 @@ func AdvanceEpoch(ctx context.Context, s store.Store, signer *grant.Signer, cfg 
 	if len(r.Above) > 0 {
 		action.Details["above"] = fmt.Sprint(r.Above)
 	}
+	if r.LongestTTL > 0 {
+		action.Details["longest_ttl"] = r.LongestTTL.String()
+	}
+	if r.Restored {
+		action.Details["restored"] = "yes"
+	}
 	ended, err := begin(ctx, cfg.Audit, action)
 	if err != nil {
 		return told, named(err, ActionAdvance, "")
@@ -130,7 +139,10 @@ func forAdvance(signer *grant.Signer, cfg Config, r AdvanceRequest) (Config, evi
 			err = invalid("epoch %d is above the last one, %d", epoch, lastword.MaxEpoch)
 		}
 	}
-	return cfg, evidence{signer: signer, above: r.Above, restored: r.Restored}, err
+	if err == nil && r.LongestTTL < 0 {
+		err = invalid("a longest ttl of %v", r.LongestTTL)
+	}
+	return cfg, evidence{signer: signer, above: r.Above, longest: core.Span(r.LongestTTL), restored: r.Restored}, err
 }
 
 func checkOperator(operator, reason string) error {

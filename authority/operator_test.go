@@ -169,6 +169,7 @@ func TestR10StoreAndWitnessThatWentBackTogetherAreNoticedByTheKeyRing(t *testing
 	w, ring := newRingWorld(t)
 	defer w.close()
 	a := w.open(authority.Config{})
+	mustAcquire(t, a, request("a", "1", time.Second))
 	backup, mark := w.memory.Copy(), *must2(w.witness.Load(t.Context()))
 	_ = a.Close()
 	for range 3 {
@@ -184,6 +185,11 @@ func TestR10StoreAndWitnessThatWentBackTogetherAreNoticedByTheKeyRing(t *testing
 	if !strings.Contains(err.Error(), "trust bundle") {
 		t.Fatal(err)
 	}
+	// The longest TTL that such a witness knows may be one of long ago.
+	seen, err := authority.PlanAdvance(t.Context(), w.memory.Open(), w.signer, authority.Config{Domain: domain, Witness: w.witness}, authority.AdvanceRequest{})
+	if err != nil || seen.Wait < 24*time.Hour {
+		t.Fatalf("%+v, %v", seen, err)
+	}
 	audit := &kept{}
 	b := w.open(authority.Config{OnRegression: authority.Advance, Audit: audit})
 	if e := epoch(t, b); e != 4 || ring.Info().CurrentEpoch != 3 && ring.Info().CurrentEpoch != 4 {
@@ -197,8 +203,12 @@ func TestR10StoreAndWitnessThatWentBackTogetherAreNoticedByTheKeyRing(t *testing
 	w.memory, w.witness = memstore.New(), authority.NewMemoryWitness()
 	_, err = authority.Open(t.Context(), w.memory.Open(), w.signer, authority.Config{Domain: domain, Witness: w.witness})
 	wantCode(t, err, lastword.ErrRegression)
-	done, err := w.advance(authority.Config{}, authority.AdvanceRequest{Operator: "ann", Reason: "volume lost"})
-	if err != nil || done.Epoch != 5 {
+	cfg := authority.Config{Domain: domain, Witness: w.witness}
+	if seen, err := authority.PlanAdvance(t.Context(), w.memory.Open(), w.signer, cfg, authority.AdvanceRequest{}); err != nil || seen.Wait < 24*time.Hour {
+		t.Fatalf("%+v, %v", seen, err)
+	}
+	done, err := w.advance(authority.Config{}, authority.AdvanceRequest{Operator: "ann", Reason: "volume lost", LongestTTL: time.Minute})
+	if err != nil || done.Epoch != 5 || done.Wait < time.Minute || done.Wait > 2*time.Minute {
 		t.Fatalf("%+v, %v", done, err)
 	}
 }

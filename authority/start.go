@@ -43,6 +43,9 @@ type evidence struct {
 	signer *grant.Signer
 	// above are epochs that a person has found elsewhere.
 	above []uint32
+	// longest TTL that was ever granted, as a person knows where the witness does not; 0
+	// is not known.
+	longest core.Span
 	// restored: a person says that the store was put back, whatever it looks like.
 	restored bool
 }
@@ -114,7 +117,7 @@ func planStart(ctx context.Context, s store.Store, cfg Config, e evidence) (p pl
 	p.next.Exists, p.next.Epoch, p.next.Identity = true, p.Epoch, p.Witness.Store
 	switch {
 	case p.regression != "" && cfg.OnRegression == Advance:
-		p.Start, p.next, err = advance(ctx, s, cfg, h, mark, known)
+		p.Start, p.next, err = advance(ctx, s, cfg, h, mark, known, e.longest)
 	case p.Adopted:
 		p.Start, err = adopt(ctx, s, p.Start)
 	}
@@ -142,13 +145,15 @@ func observe(ctx context.Context, s store.Store, w Witness) (h core.Header, mark
 
 // advance plans the way out of a regression: an epoch above every one that witness,
 // store and records know, and a wait for the longest TTL that may have been granted.
-func advance(ctx context.Context, s store.Store, cfg Config, h core.Header, mark *Mark, found []uint32) (core.Start, core.Header, error) {
+func advance(ctx context.Context, s store.Store, cfg Config, h core.Header, mark *Mark, found []uint32, told core.Span) (core.Start, core.Header, error) {
 	epoch, longest, err := survey(ctx, s)
 	if err != nil {
 		return core.Start{}, h, err
 	}
+	outdated := false // the witness went back, too: the longest TTL that it knows is none
 	for _, other := range found {
 		epoch = max(epoch, other)
+		outdated = outdated || mark != nil && other > max(mark.Current, mark.Pending)
 	}
 	h.Identity, _ = h.Original()
 	known := Mark{}
@@ -156,9 +161,13 @@ func advance(ctx context.Context, s store.Store, cfg Config, h core.Header, mark
 		known = *mark
 	}
 	known.Longest = max(known.Longest, longest)
-	if mark == nil || mark.Store != h.Identity || known.Longest == 0 {
-		// It cannot tell what was granted here: as long as this configuration allows.
-		known.Longest = max(known.Longest, core.Span(cfg.MaxTTL))
+	if mark == nil || outdated || h.Exists && mark.Store != h.Identity || known.Longest == 0 {
+		// It cannot tell what was granted here: as long as a person says, or as this
+		// configuration allows.
+		if told == 0 {
+			told = core.Span(cfg.MaxTTL)
+		}
+		known.Longest = max(known.Longest, told)
 	}
 	if h.Exists && h.Epoch >= max(known.Current, known.Pending, epoch) {
 		// The witness must not know the store's epoch while this is under way: a

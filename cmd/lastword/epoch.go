@@ -25,7 +25,9 @@ records of --record and --above know. If the store is not where the witness saw 
 serve' waits: the leases in the store end, and nothing is granted until the longest lease
 that may have been lost is over, counted while an authority runs. Look first whether it
 is the right store. --restored says that it was put back although it does not look so: a
-raw copy from within the last run.
+raw copy from within the last run. Where the witness is lost or went back, nobody knows the longest
+lease, and the wait is that of the longest possible one, 24 h, unless you know better
+(--longest-ttl).
 
 It asks on a terminal and needs --yes elsewhere. Who did it and why is kept in the audit
 log before anything is done.`
@@ -54,6 +56,8 @@ func (a *app) epochCommand() *cobra.Command {
 	f.Int64Var(&o.above, "above", -1, "an issuer `EPOCH` that was found elsewhere; the new one is larger")
 	f.StringVar(&o.bundle, "bundle", "", "a trust bundle `FILE` that a resource has; the new epoch is larger than its")
 	f.StringArrayVar(&o.records, "record", nil, "`sqlite:PATH` of a guarded database; the new epoch is larger than all in it (repeatable)")
+	f.Var(&durationFlag{value: &o.request.LongestTTL, most: 24 * time.Hour}, "longest-ttl", "the longest TTL ever granted, if the witness that knows it is lost or went back (default then: 24h)")
+	f.Lookup("longest-ttl").DefValue = ""
 	f.BoolVar(&o.request.Restored, "restored", false, "the store was put back, whatever it looks like")
 	f.Var(&durationFlag{value: &o.timeout, least: time.Millisecond, most: time.Hour}, "timeout", "how long to wait for an authority that runs")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

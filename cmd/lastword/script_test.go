@@ -46,7 +46,7 @@ func TestScripts(t *testing.T) {
 			"exits": exitsScript, "sql": sqlScript, "value": valueScript, "json": jsonScript, "bytes": bytesScript,
 			"grantonly": grantOnlyScript, "tamper": tamperScript, "waiters": waitersScript, "bundle": bundleScript,
 			"code": codeScript, "empty": emptyScript, "appears": appearsScript, "signal": signalScript, "ended": endedScript,
-			"says": saysScript,
+			"says": saysScript, "signing": signingScript, "published": publishedScript,
 		},
 	})
 }
@@ -89,7 +89,8 @@ func startAuthority(ts *testscript.TestScript, args ...string) string {
 	}
 	p.cmd.Dir, p.cmd.Stderr = ts.MkAbs("."), &p.stderr
 	p.cmd.Env = append(os.Environ(), "PATH="+ts.Getenv("PATH"), "LASTWORD_STORE="+ts.Getenv("LASTWORD_STORE"),
-		"LASTWORD_DOMAIN="+ts.Getenv("LASTWORD_DOMAIN"), "LASTWORD_GRPC="+ts.Getenv("LASTWORD_GRPC"))
+		"LASTWORD_DOMAIN="+ts.Getenv("LASTWORD_DOMAIN"), "LASTWORD_GRPC="+ts.Getenv("LASTWORD_GRPC"),
+		"LASTWORD_WITNESS="+ts.Getenv("LASTWORD_WITNESS"))
 	var said strings.Builder
 	stdout, err := p.cmd.StdoutPipe()
 	ts.Check(err)
