@@ -42,7 +42,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"serve": serveScript, "dev": devScript, "pasted": pastedScript, "stop": stopScript,
+			"serve": serveScript, "dev": devScript, "pasted": pastedScript, "halt": haltScript,
 			"exits": exitsScript, "sql": sqlScript, "value": valueScript, "json": jsonScript, "bytes": bytesScript,
 			"grantonly": grantOnlyScript, "tamper": tamperScript, "waiters": waitersScript, "bundle": bundleScript,
 			"code": codeScript, "empty": emptyScript, "appears": appearsScript, "signal": signalScript, "ended": endedScript,
@@ -117,9 +117,9 @@ func startAuthority(ts *testscript.TestScript, args ...string) string {
 	return ""
 }
 
-// stopScript sends SIGTERM, or the named signal, to the last authority and wants it to
+// haltScript sends SIGTERM, or the named signal, to the last authority and wants it to
 // end as it should.
-func stopScript(ts *testscript.TestScript, neg bool, args []string) {
+func haltScript(ts *testscript.TestScript, neg bool, args []string) {
 	list := ts.Value(serversKey{}).(*servers)
 	if len(list.running) == 0 {
 		ts.Fatalf("no authority is running")
@@ -139,7 +139,7 @@ func stopScript(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("serve ended with %v: %s", err, p.stderr.String())
 	}
 	if neg {
-		ts.Fatalf("stop cannot be negated")
+		ts.Fatalf("halt cannot be negated")
 	}
 }
 
