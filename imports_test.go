@@ -46,6 +46,8 @@ var rooms = []room{
 	{path: "internal/realservers"},
 
 	{path: "internal/grantfile", ours: []string{"", "grant"}},
+	// What operators do, in a file.
+	{path: "internal/auditlog", ours: []string{""}},
 	// Observers are told by it, so that none of them can hold anybody up.
 	{path: "internal/outbox", std: []string{"context", "sync"}},
 	{path: "internal/signals"},

@@ -46,10 +46,7 @@ func (a *Authority) refusal(res result) error {
 	case lastword.CodeRequestConflict:
 		return &lastword.Error{Code: lastword.CodeRequestConflict, Message: "this id is known with other content", Hint: "repeat it unchanged, or use a new request id"}
 	case lastword.CodeExhausted:
-		return &lastword.Error{
-			Code: lastword.CodeExhausted, Message: "the counter of this issuer epoch is used up",
-			Hint: "start a new issuer epoch, in which it begins again; after the last epoch, a new domain",
-		}
+		return exhausted(res.header)
 	case lastword.CodeFenceRegression:
 		return stopped(res)
 	case lastword.CodeQuota:

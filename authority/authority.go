@@ -81,7 +81,7 @@ func Open(ctx context.Context, s store.Store, signer *grant.Signer, cfg Config) 
 		witness = &countedWitness{Witness: cfg.Witness}
 		cfg.Witness = witness
 	}
-	run, err := start(ctx, s, cfg)
+	run, err := start(ctx, s, cfg, evidence{signer: signer})
 	if err == nil {
 		// A key ring knows an epoch before anything is granted under it.
 		_, err = signer.Publish(run.header.Epoch, cfg.RefreshHint)

@@ -189,6 +189,7 @@ func (b *batch) note(sent time.Duration) {
 		if !p.applied {
 			continue
 		}
+		l.used(p.record)
 		delay := l.cfg.lockDelay(p.resource)
 		l.watches.note(sight{
 			record: p.record, sent: sent, now: l.pace.seen, delayed: delay > 0,

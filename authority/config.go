@@ -84,6 +84,8 @@ type Config struct {
 	// Logger gets what an operator should know; nil discards it. It never gets a
 	// grant or a key.
 	Logger *slog.Logger
+	// Audit keeps what operators do; nil keeps nothing.
+	Audit Auditor
 	// Observer is told of every answered call and of what the loop does; nil is
 	// nobody. See [Observer] for what one that blocks or panics can and cannot do.
 	Observer Observer

@@ -99,7 +99,12 @@ func (l *loop) setHeader(h core.Header) {
 	if h == l.header {
 		return
 	}
+	later := h.Epoch != l.header.Epoch
 	l.header = h
+	if later {
+		l.counter = 0
+		l.warnOfEpochs()
+	}
 	l.mu.Lock()
 	l.held = h
 	l.mu.Unlock()

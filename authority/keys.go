@@ -32,7 +32,7 @@ func (a *Authority) Reload(ctx context.Context) error {
 		return named(err, opReload, "")
 	}
 	if info := ring.Info(); info.NextEpoch > info.CurrentEpoch {
-		a.cfg.Logger.Warn("a key or an epoch was revoked: beginning a new issuer epoch", "wanted", info.NextEpoch)
+		a.cfg.Logger.Warn("the key ring wants a new issuer epoch: beginning one", "wanted", info.NextEpoch)
 		if _, err := a.NewEpoch(ctx); err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ const opReload = "reload keys"
 func (a *Authority) NewEpoch(ctx context.Context) (uint32, error) {
 	cfg := a.cfg
 	cfg.OnRegression = Stop // nothing is confirmed here that an operator has to look at
-	run, err := start(ctx, a.store, cfg)
+	run, err := start(ctx, a.store, cfg, evidence{signer: a.signer})
 	if err == nil {
 		_, err = a.signer.Publish(run.header.Epoch, a.cfg.RefreshHint)
 	}
@@ -104,7 +104,7 @@ func (a *Authority) endUnbelieved(ctx context.Context, rec core.Record, minimum 
 	default:
 		return nil
 	}
-	err := a.Revoke(ctx, rec.Resource, l.Fence, "key ring", why)
+	err := a.revoke(ctx, revocation{rec.Resource, l.Fence, "key ring", why})
 	if errors.Is(err, lastword.ErrNotHolder) {
 		return nil // it is over already
 	}

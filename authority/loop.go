@@ -46,6 +46,7 @@ type loop struct {
 	pruned    core.Tick
 	scratch   *batch    // the last round's, for its memory
 	reporter  *reporter // nil if nobody observes
+	counter   uint64    // the highest one granted here in the header's epoch
 	views     *views
 	vigil     *vigil
 }
@@ -62,6 +63,7 @@ func newLoop(s store.Store, cfg Config, r run, v *views) *loop {
 		pace:    pace{span: r.header.TickSpan, last: cfg.Elapsed()},
 		watches: newWatches(), waiters: newWaiters(), views: v, vigil: newVigil(),
 	}
+	l.warnOfEpochs()
 	// Tenures that an earlier run granted may be alive: the counter has to run.
 	l.liveUntil = max(r.header.HoldUntil, r.header.Tick+core.Ticks(r.witness.Longest, r.header.TickSpan))
 	return l

@@ -94,8 +94,11 @@ type TenureEnd struct {
 
 // State is where an authority stands when it is told.
 type State struct {
-	Epoch   uint32 // issuer epoch that it grants under
-	Waiters int    // that are queued at this process
+	Epoch uint32 // issuer epoch that it grants under
+	// Counter is the highest counter that this process has granted in it, of any
+	// resource: none is granted above [lastword.MaxCounter] (R11).
+	Counter uint64
+	Waiters int // that are queued at this process
 	// OldestWaiter is for how long the one that waits longest has waited.
 	OldestWaiter time.Duration
 	// Live is how many open tenures this process knows of: which it granted, or

@@ -172,7 +172,7 @@ func TestAnObserverIsToldHowTenuresEnd(t *testing.T) {
 		if _, err := a.Renew(t.Context(), held.TenureRef); err != nil {
 			t.Fatal(err)
 		}
-		wantState(t, seen, authority.State{Epoch: epoch(t, a), Live: 1})
+		wantState(t, seen, authority.State{Epoch: epoch(t, a), Counter: 4, Live: 1})
 		next := background(t.Context(), a, waiting("last", "1", time.Minute))
 		time.Sleep(20 * time.Second)
 		if got := seen.now(); got.Waiters != 1 || got.OldestWaiter < 19*time.Second || got.OldestWaiter > 20*time.Second {

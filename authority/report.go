@@ -103,7 +103,7 @@ func (l *loop) turn() {
 		return
 	}
 	state := State{
-		Epoch: l.header.Epoch, Waiters: l.waiters.waiting, OldestWaiter: l.waiters.oldest(l.pace.last),
+		Epoch: l.header.Epoch, Counter: l.counter, Waiters: l.waiters.waiting, OldestWaiter: l.waiters.oldest(l.pace.last),
 		Stopped: l.broken != nil, WitnessMissing: l.witness == nil,
 	}
 	r.tell(state, l.header.Tick)
@@ -126,7 +126,7 @@ func (r *reporter) close() {
 	if r == nil {
 		return
 	}
-	r.tell(State{Epoch: r.last.state.Epoch}, core.Tick(1<<63-1))
+	r.tell(State{Epoch: r.last.state.Epoch, Counter: r.last.state.Counter}, core.Tick(1<<63-1))
 	ctx, cancel := context.WithTimeout(context.Background(), tellTimeout)
 	defer cancel()
 	r.outbox.Wait(ctx)

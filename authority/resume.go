@@ -69,7 +69,7 @@ func (a *Authority) reported(ctx context.Context, r lastword.Report) (grant.Clai
 // (R10). reported is what Status shows; another number is CodeRequestConflict, so that
 // nobody confirms what he has not seen. The next fence is above it. A tenure that is
 // still open ends as REVOKED. It is durable when it returns the next fence; every
-// attempt is logged, with operator and reason. Of a resource that is not stopped it
+// attempt is logged and kept ([Config].Audit), with operator and reason. Of a resource that is not stopped it
 // changes nothing.
 func (a *Authority) Resume(ctx context.Context, resource lastword.Resource, reported lastword.Token, operator, reason string) (next lastword.Token, err error) {
 	seen := a.begin(OpResume, resource, reported)
@@ -78,9 +78,19 @@ func (a *Authority) Resume(ctx context.Context, resource lastword.Resource, repo
 	if err := checkRevoke(resource, reported, operator, reason); err != nil {
 		return 0, named(err, op, resource)
 	}
-	c := newCall(kindHolder, operator, store.Query{Resource: resource})
+	ended, err := begin(ctx, a.cfg.Audit, Action{Name: ActionResume, Operator: operator, Reason: reason, Resource: resource, Fence: reported})
+	if err != nil {
+		return 0, named(err, op, resource)
+	}
+	next, err = a.resume(ctx, revocation{resource, reported, operator, reason})
+	a.unkept(ended(outcome(err), nil))
+	return next, named(err, op, resource)
+}
+
+func (a *Authority) resume(ctx context.Context, r revocation) (lastword.Token, error) {
+	c := newCall(kindHolder, r.operator, store.Query{Resource: r.resource})
 	c.decide = func(rec core.Record, _ *core.Request, h core.Header, clock core.Clock) (core.Change, core.Answer) {
-		return core.Resume(rec, h, clock, reported)
+		return core.Resume(rec, h, clock, r.fence)
 	}
 	res, err := a.loop.submit(ctx, c, 0)
 	if err == nil {
@@ -89,17 +99,10 @@ func (a *Authority) Resume(ctx context.Context, resource lastword.Resource, repo
 	if e := (*lastword.Error)(nil); errors.As(err, &e) && e.Code == lastword.CodeRequestConflict {
 		e.Message, e.Hint = "what stops it is the reported fence "+res.record.Reported.Text(), "look at it, and confirm that one"
 	}
-	outcome := "RESUMED"
+	a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, ActionResume, slog.String("resource", string(r.resource)), slog.Uint64("fence", uint64(r.fence)),
+		slog.String("operator", r.operator), slog.String("reason", r.reason), slog.String("outcome", outcome(err)))
 	if err != nil {
-		outcome = string(lastword.CodeInternal)
-		if e := (*lastword.Error)(nil); errors.As(err, &e) {
-			outcome = string(e.Code)
-		}
-	}
-	a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, op, slog.String("resource", string(resource)), slog.Uint64("fence", uint64(reported)),
-		slog.String("operator", operator), slog.String("reason", reason), slog.String("outcome", outcome))
-	if err != nil {
-		return 0, named(err, op, resource)
+		return 0, err
 	}
 	return res.record.NextFence(res.header), nil
 }

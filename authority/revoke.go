@@ -13,7 +13,8 @@ import (
 // Revoke ends the tenure that has this very fence, for an operator (R7). A newer
 // tenure of the resource is not touched: then it is CodeNotHolder, with the present
 // holder, or with how the named tenure ended, as far as that is known. It is durable
-// when it returns. Every attempt is logged, with operator and reason.
+// when it returns. Every attempt is logged and kept ([Config].Audit), with operator and
+// reason, before anything is done; where that fails nothing is done.
 //
 // The holder learns of it with its next renewal or question. A write that it sends
 // meanwhile, or has sent, is refused for certain only once a newer fence has reached
@@ -24,16 +25,26 @@ func (a *Authority) Revoke(ctx context.Context, resource lastword.Resource, fenc
 	if err := checkRevoke(resource, fence, operator, reason); err != nil {
 		return named(err, "revoke", resource)
 	}
-	c := newCall(kindHolder, operator, store.Query{Resource: resource})
+	ended, err := begin(ctx, a.cfg.Audit, Action{Name: ActionRevoke, Operator: operator, Reason: reason, Resource: resource, Fence: fence})
+	if err != nil {
+		return named(err, "revoke", resource)
+	}
+	err = a.revoke(ctx, revocation{resource, fence, operator, reason})
+	a.unkept(ended(outcome(err), nil))
+	return named(err, "revoke", resource)
+}
+
+func (a *Authority) revoke(ctx context.Context, r revocation) error {
+	c := newCall(kindHolder, r.operator, store.Query{Resource: r.resource})
 	c.decide = func(rec core.Record, _ *core.Request, h core.Header, clock core.Clock) (core.Change, core.Answer) {
-		return core.Revoke(rec, h, clock, fence)
+		return core.Revoke(rec, h, clock, r.fence)
 	}
 	res, err := a.loop.submit(ctx, c, 0)
 	if err == nil {
-		err = alreadyOver(a.refusal(res), res, fence)
+		err = alreadyOver(a.refusal(res), res, r.fence)
 	}
-	a.audit(ctx, revocation{resource, fence, operator, reason}, res, err)
-	return named(err, "revoke", resource)
+	a.log(ctx, r, res, err)
+	return named(err, "revoke", r.resource)
 }
 
 // alreadyOver adds to NOT_HOLDER how the tenure of this fence ended: a repetition
@@ -54,21 +65,21 @@ type revocation struct {
 	operator, reason string
 }
 
-// audit logs who tried to revoke what, why, and what came of it.
-func (a *Authority) audit(ctx context.Context, r revocation, res result, err error) {
-	outcome := string(lastword.StateRevoked)
-	if err != nil {
-		outcome = string(lastword.CodeInternal)
-		if e := (*lastword.Error)(nil); errors.As(err, &e) {
-			outcome = string(e.Code)
-		}
-	}
+// log says who tried to revoke what, why, and what came of it.
+func (a *Authority) log(ctx context.Context, r revocation, res result, err error) {
 	attrs := []slog.Attr{
 		slog.String("resource", string(r.resource)), slog.Uint64("fence", uint64(r.fence)),
-		slog.String("operator", r.operator), slog.String("reason", r.reason), slog.String("outcome", outcome),
+		slog.String("operator", r.operator), slog.String("reason", r.reason), slog.String("outcome", revoked(err)),
 	}
 	if err == nil {
 		attrs = append(attrs, slog.String("owner", res.record.Lease.Owner))
 	}
 	a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "revoke", attrs...)
+}
+
+func revoked(err error) string {
+	if err == nil {
+		return string(lastword.StateRevoked)
+	}
+	return outcome(err)
 }

@@ -113,6 +113,18 @@ func (w *FileWitness) Load(context.Context) (*Mark, error) {
 // Swap implements [Witness]. Processes exclude each other by a lock on a file
 // beside it, which the kernel drops with its process.
 func (w *FileWitness) Swap(ctx context.Context, old *Mark, next Mark) (bool, error) {
+	return w.change(ctx, old, func() error { return w.write(next) })
+}
+
+// Retire removes mark, after it was moved to another witness, and reports whether it
+// was there. The file stays beside its place, with .moved added to its name.
+func (w *FileWitness) Retire(ctx context.Context, mark Mark) (bool, error) {
+	return w.change(ctx, &mark, func() error {
+		return errors.Join(os.Rename(w.path, w.path+".moved"), syncDir(filepath.Dir(w.path)))
+	})
+}
+
+func (w *FileWitness) change(ctx context.Context, old *Mark, do func() error) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	lock, err := os.OpenFile(w.path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
@@ -127,7 +139,7 @@ func (w *FileWitness) Swap(ctx context.Context, old *Mark, next Mark) (bool, err
 	if err != nil || !same(now, old) {
 		return false, err
 	}
-	if err := w.write(next); err != nil {
+	if err := do(); err != nil {
 		return false, w.failed(err)
 	}
 	return true, nil
@@ -155,6 +167,10 @@ func (w *FileWitness) write(m Mark) error {
 	if err != nil {
 		return err
 	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

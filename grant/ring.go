@@ -32,9 +32,11 @@ type Ring struct {
 	state atomic.Pointer[ringState]
 }
 
-// RingConfig says which ring to open. Dir and Domain are required.
+// RingConfig says which ring to open. Dir is required.
 type RingConfig struct {
-	Dir    string // the ring's own directory; its parent must be there
+	Dir string // the ring's own directory; its parent must be there
+	// Domain whose ring it is. For a ring that has a directory it may be empty: that of
+	// the ring.
 	Domain string
 	// First is the key of an authority from before it had a ring. A ring that has no
 	// directory yet begins with it; one that has a directory must know it.
@@ -84,9 +86,6 @@ type RingInfo struct {
 // another domain's, others can reach its files, or it does not know First; and with
 // [lastword.CodeUnavailable] for what the file system refuses.
 func OpenRing(cfg RingConfig) (*Ring, error) {
-	if err := lastword.CheckID("domain", cfg.Domain); err != nil {
-		return nil, invalid(opRing, "", err)
-	}
 	if cfg.Dir == "" {
 		return nil, invalid(opRing, "", errors.New("no directory"))
 	}
@@ -94,6 +93,12 @@ func OpenRing(cfg RingConfig) (*Ring, error) {
 	s, err := r.load(nil)
 	if err != nil {
 		return nil, err
+	}
+	if s != nil && cfg.Domain == "" {
+		cfg.Domain = s.file.Domain
+	}
+	if err := lastword.CheckID("domain", cfg.Domain); err != nil && (s != nil || cfg.First.k != nil) {
+		return nil, invalid(opRing, "", err)
 	}
 	switch {
 	case s != nil && s.file.Domain != cfg.Domain:
@@ -186,8 +191,8 @@ func (r *Ring) reread() error {
 }
 
 // Add publishes a key that does not sign yet: k, or a new Ed25519 key if k is the zero
-// value. It fails with [lastword.CodeInvalid] for a key that was revoked, that the ring
-// has, or that is one too many.
+// value. It fails with [lastword.CodeInvalid] for a key that was revoked or retired, that
+// the ring has, or that is one too many.
 func (r *Ring) Add(k Key) (KeyInfo, error) {
 	if k.k == nil {
 		var err error
@@ -201,6 +206,8 @@ func (r *Ring) Add(k Key) (KeyInfo, error) {
 			return errHS256
 		case slices.Contains(f.Revoked, k.ID()):
 			return fmt.Errorf("key %s was revoked", k.ID())
+		case slices.Contains(f.Past, k.ID()):
+			return fmt.Errorf("key %s was retired", k.ID())
 		case f.find(k.ID()) != nil:
 			return fmt.Errorf("key %s is in the ring", k.ID())
 		case len(f.Keys) >= maxKeys:
@@ -317,6 +324,33 @@ func (r *Ring) RevokeEpochs(minimum uint32) error {
 		f.NextEpoch = max(f.NextEpoch, f.NextMinimum)
 		return nil
 	})
+}
+
+// BeginEpoch asks the authority for a later issuer epoch than the present one, as a
+// revocation does, and returns the one that it has to reach ([RingInfo.NextEpoch]). An
+// authority that follows the ring does so by itself, another one when it is started. It
+// changes nothing if one is wanted already, and fails with [lastword.CodeExhausted] in the
+// last epoch.
+func (r *Ring) BeginEpoch() (wanted uint32, err error) {
+	exhausted := false
+	err = r.change(func(f *ringFile, _ map[string]Key) error {
+		wanted = max(f.NextEpoch, f.Current+1)
+		switch {
+		case f.Current >= lastword.MaxEpoch:
+			exhausted = true
+			return errNoChange
+		case f.NextEpoch > f.Current:
+			return errNoChange
+		}
+		f.NextEpoch = wanted
+		return nil
+	})
+	if exhausted {
+		return 0, &lastword.Error{
+			Code: lastword.CodeExhausted, Op: opRing, Message: "the last issuer epoch is in use", Hint: "a new domain is the way out",
+		}
+	}
+	return wanted, err
 }
 
 // Advance makes the ring know an issuer epoch, before anything is granted under it, and

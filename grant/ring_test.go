@@ -478,3 +478,58 @@ func ExampleRing() {
 	// <nil> 4
 	// <nil> 1 true
 }
+
+// R11: a later epoch can be asked for without a revocation; it is asked for once, and the
+// last one has no next.
+func TestALaterEpochCanBeAskedFor(t *testing.T) {
+	r := newRing(t, 4)
+	g := grantAt(t, r, 4)
+	for range 2 {
+		if wanted, err := r.BeginEpoch(); err != nil || wanted != 5 || r.Info().NextEpoch != 5 {
+			t.Fatalf("wanted %d, %v, %+v", wanted, err, r.Info())
+		}
+	}
+	must(t, r.Advance(5, ringHint))
+	if info := r.Info(); info.NextEpoch != 0 || info.MinimumEpoch != 0 {
+		t.Fatalf("got %+v", info)
+	}
+	if got := verdictOf(t, r, g); got != "opened" {
+		t.Fatalf("a grant of the epoch before is refused: %s", got)
+	}
+	last := newRing(t, lastword.MaxEpoch)
+	before := last.Info()
+	if _, err := last.BeginEpoch(); !errors.Is(err, lastword.ErrExhausted) || last.Info().Sequence != before.Sequence {
+		t.Fatalf("after the last epoch: %v", err)
+	}
+	// A ring that is there knows its own domain.
+	again, err := grant.OpenRing(grant.RingConfig{Dir: r.Dir()})
+	if err != nil || again.Info().Domain != domain {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	if _, err := grant.OpenRing(grant.RingConfig{Dir: filepath.Join(t.TempDir(), "none")}); !errors.Is(err, lastword.ErrInvalid) {
+		t.Fatalf("a ring that is not there: %v", err)
+	}
+}
+
+// The key file that a ring began with stays where it was made. That its key was rotated
+// out and forgotten must not keep the authority from starting.
+func TestAFirstKeyThatWasForgottenIsNoStranger(t *testing.T) {
+	r := newRing(t, 0)
+	first := r.Signer().KeyID()
+	k, err := r.Add(grant.Key{})
+	must(t, err)
+	must(t, r.Use(k.ID))
+	must(t, r.Retire(first))
+	must(t, r.RevokeEpochs(1))
+	must(t, r.Advance(1, ringHint))
+	if r.Signer().Has(first) {
+		t.Fatal("a key of which nothing verifies is still there")
+	}
+	again := openRing(t, r.Dir()) // with the same first key
+	if again.Signer().KeyID() != k.ID || again.Signer().Has(first) {
+		t.Fatal("the forgotten key came back")
+	}
+	if _, err := again.Add(key(t, 0)); !errors.Is(err, lastword.ErrInvalid) {
+		t.Fatalf("a retired key was added again: %v", err)
+	}
+}

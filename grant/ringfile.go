@@ -47,6 +47,8 @@ type ringFile struct {
 	Signing     string    `json:"signing"`
 	Keys        []ringKey `json:"keys"`
 	Revoked     []string  `json:"revoked"`
+	// Past are the ids of retired keys of which nothing verifies any more.
+	Past []string `json:"past,omitempty"`
 }
 
 type ringKey struct {
@@ -59,7 +61,7 @@ type ringKey struct {
 
 func (f *ringFile) clone() ringFile {
 	c := *f
-	c.Keys, c.Revoked = slices.Clone(f.Keys), slices.Clone(f.Revoked)
+	c.Keys, c.Revoked, c.Past = slices.Clone(f.Keys), slices.Clone(f.Revoked), slices.Clone(f.Past)
 	return c
 }
 
@@ -72,7 +74,7 @@ func (f *ringFile) find(kid string) *ringKey {
 
 // knows: the key is in the ring, or was and must not come back.
 func (f *ringFile) knows(kid string) bool {
-	return f.find(kid) != nil || slices.Contains(f.Revoked, kid)
+	return f.find(kid) != nil || slices.Contains(f.Revoked, kid) || slices.Contains(f.Past, kid)
 }
 
 // raise lifts the minimum epoch as far as the current one allows, and notes the rest.
@@ -95,10 +97,15 @@ func (f *ringFile) succeed(spare Key, keys map[string]Key) {
 	f.Signing, keys[spare.ID()] = spare.ID(), spare
 }
 
-// forget drops the keys of which nothing verifies any more.
+// forget drops the keys of which nothing verifies any more, and keeps their ids: the key
+// file that the ring began with is none that it does not know.
 func (f *ringFile) forget(keys map[string]Key) {
 	f.Keys = slices.DeleteFunc(f.Keys, func(k ringKey) bool {
-		return k.Last != nil && *k.Last < f.Minimum && k.ID != f.Signing
+		past := k.Last != nil && *k.Last < f.Minimum && k.ID != f.Signing
+		if past {
+			f.Past = append(f.Past, k.ID)
+		}
+		return past
 	})
 	for kid := range keys {
 		if f.find(kid) == nil {

@@ -22,7 +22,7 @@ type authorityMetrics struct {
 	records prometheus.Histogram
 	shared  prometheus.Histogram
 
-	waiters, live, epoch, stopped, missing prometheus.Gauge
+	waiters, live, epoch, counter, stopped, missing prometheus.Gauge
 
 	oldest   age
 	oldestOf prometheus.Collector
@@ -58,6 +58,7 @@ func newAuthorityMetrics() *authorityMetrics {
 		waiters: gauge(side, "waiters", "Acquires that are queued at this process now."),
 		live:    gauge(side, "live_leases", "Open tenures that this process granted or wrote to and whose deadline has not passed."),
 		epoch:   gauge(side, "epoch", "Issuer epoch that this process grants under."),
+		counter: gauge(side, "highest_counter", "Highest counter of a resource that this process has granted in its epoch; 2^33-1 is the last one."),
 		stopped: gauge(side, "stopped", "1 if this process has stopped granting until it is started again, because store and witness do not belong together."),
 		missing: gauge(side, "witness_missing", "1 if there was no witness when it was read last."),
 	}
@@ -80,7 +81,7 @@ func newAuthorityMetrics() *authorityMetrics {
 func (m *authorityMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.calls, m.waits, m.grants, m.ended, m.holds, m.handed, m.commits, m.records, m.shared,
-		m.waiters, m.oldestOf, m.live, m.epoch, m.stopped, m.missing, m.failures, m.dropped,
+		m.waiters, m.oldestOf, m.live, m.epoch, m.counter, m.stopped, m.missing, m.failures, m.dropped,
 	}
 }
 
@@ -122,6 +123,7 @@ func (m *authorityMetrics) Report(r authority.Report) {
 	m.oldest.set(r.State.Waiters > 0, r.State.OldestWaiter)
 	m.live.Set(float64(r.State.Live))
 	m.epoch.Set(float64(r.State.Epoch))
+	m.counter.Set(float64(r.State.Counter))
 	m.stopped.Set(truth(r.State.Stopped))
 	m.missing.Set(truth(r.State.WitnessMissing))
 }

@@ -153,6 +153,7 @@ func TestMetricsOfASessionAreExact(t *testing.T) {
 			"lastword_authority_commit_duration_seconds{code=OK}": 9,
 			"lastword_authority_commit_records":                   9,
 			"lastword_authority_commit_calls":                     9,
+			"lastword_authority_highest_counter":                  2,
 
 			"lastword_fence_calls_total{mode=query,op=apply,outcome=APPLIED,place=mem:app}":          2,
 			"lastword_fence_calls_total{mode=query,op=apply,outcome=REPLAYED,place=mem:app}":         1,

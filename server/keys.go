@@ -2,11 +2,10 @@ package server
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"os"
 	"time"
 
+	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/grant"
 )
 
@@ -14,20 +13,36 @@ import (
 // the ring's first one.
 func ringOf(keyFile string) string { return keyFile + ".ring" }
 
+// there refuses a store that is not there: an operator means one that is.
+func there(store string) error {
+	if _, err := os.Stat(store); err != nil {
+		return &lastword.Error{Code: lastword.CodeInvalid, Message: store + " is not there", Hint: "name the file of the store, or restore it first"}
+	}
+	return nil
+}
+
 // haveKeys reports whether there is a key to sign with, in the key file or in its ring.
-func (s *Server) haveKeys() bool {
-	_, file := os.Lstat(s.files.Key)
-	_, ring := os.Lstat(ringOf(s.files.Key))
+func haveKeys(keyFile string) bool {
+	_, file := os.Lstat(keyFile)
+	_, ring := os.Lstat(ringOf(keyFile))
 	return file == nil || ring == nil
+}
+
+// openRing opens the ring with the keys that are there, and makes none.
+func openRing(keyFile, domain string) (*grant.Ring, error) {
+	cfg := grant.RingConfig{Dir: ringOf(keyFile), Domain: domain}
+	if _, err := os.Lstat(keyFile); err == nil {
+		if cfg.First, err = grant.LoadKey(keyFile); err != nil {
+			return nil, err
+		}
+	}
+	return grant.OpenRing(cfg)
 }
 
 // signer opens the ring. Its first key is the key file's, which is made if there is
 // neither; a ring that is there goes on without that file.
 func (s *Server) signer() (*grant.Signer, error) {
-	var first grant.Key
-	_, fileErr := os.Lstat(s.files.Key)
-	_, ringErr := os.Lstat(ringOf(s.files.Key))
-	if fileErr == nil || errors.Is(ringErr, fs.ErrNotExist) {
+	if !haveKeys(s.files.Key) {
 		key, created, err := grant.LoadOrCreateKey(s.files.Key)
 		if err != nil {
 			return nil, err
@@ -35,9 +50,8 @@ func (s *Server) signer() (*grant.Signer, error) {
 		if created {
 			s.cfg.Logger.Info("made a signing key", "file", s.files.Key, "kid", key.ID())
 		}
-		first = key
 	}
-	ring, err := grant.OpenRing(grant.RingConfig{Dir: ringOf(s.files.Key), Domain: s.cfg.Domain, First: first})
+	ring, err := openRing(s.files.Key, s.cfg.Domain)
 	if err != nil {
 		return nil, err
 	}

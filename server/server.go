@@ -80,8 +80,12 @@ type Config struct {
 	// NewKey lets a key be made although the store has been used with another one,
 	// which is missing. Grants that are alive then stop verifying.
 	NewKey bool
-	// Witness is "file:PATH"; "" is a file beside the store (R10).
+	// Witness is "file:PATH", or "sqlite:PATH" for a SQLite database of its own; "" is a
+	// file beside the store (R10). One that is named marks the store as witnessed: from
+	// then on a start that does not find it is refused.
 	Witness string
+	// Audit is the file that keeps what operators do; "" is PATH.audit beside the store.
+	Audit string
 	// OnRegression is "stop" (default) or "advance".
 	OnRegression string
 	// LockDelay is the time between an expiry and the next grant, by prefix (R3).
@@ -101,6 +105,7 @@ type Files struct {
 	Key     string // the signing key, PKCS#8 PEM
 	Witness string // the issuer epoch, outside the store
 	Policy  string // the highest generation of the policy that was in force
+	Audit   string // what operators did, JSON lines
 }
 
 // Server is a running authority with its listeners. It is safe for concurrent use.
@@ -110,6 +115,7 @@ type Server struct {
 	grpc      net.Listener
 	web       net.Listener // nil for none
 	store     store.Store
+	witness   witness
 	authority *authority.Authority
 	rpc       *rpc.Server
 	http      *httpapi.Server
@@ -160,13 +166,16 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if err := s.openSecurity(); err != nil {
 		return err
 	}
-	witness := authority.NewFileWitness(s.files.Witness)
-	if _, err := witness.Load(ctx); err != nil {
+	if s.witness, err = openWitness(s.cfg.Witness, s.files.Store); err != nil {
+		return err
+	}
+	mark, err := s.witness.Load(ctx)
+	if err != nil {
 		return err
 	}
 	// A key that is there is looked at before a store is made.
 	var signer *grant.Signer
-	if s.haveKeys() {
+	if haveKeys(s.files.Key) {
 		if signer, err = s.signer(); err != nil {
 			return err
 		}
@@ -176,6 +185,9 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	s.store = opened
+	if err := s.mayAdopt(ctx, mark); err != nil {
+		return err
+	}
 	if signer == nil {
 		if err := s.mayMakeKey(ctx); err != nil {
 			return err
@@ -185,7 +197,8 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		}
 	}
 	cfg := s.cfg.Authority
-	cfg.Domain, cfg.Witness, cfg.Logger = s.cfg.Domain, witness, s.cfg.Logger
+	cfg.Domain, cfg.Witness, cfg.Logger = s.cfg.Domain, s.witness, s.cfg.Logger
+	cfg.Witnessed, cfg.Audit = cfg.Witnessed || s.cfg.Witness != "", newAuditor(s.files.Audit)
 	if cfg.Observer, err = s.observed(cfg.Observer); err != nil {
 		return err
 	}
@@ -231,13 +244,17 @@ func (c Config) check() (Config, Files, error) {
 	if files.Store, err = storePath(c.Store); err != nil {
 		return c, files, err
 	}
-	if files.Witness, err = witnessFile(c.Witness, files.Store); err != nil {
+	named, err := openWitness(c.Witness, files.Store)
+	if err != nil {
 		return c, files, err
 	}
-	if files.Key == "" {
+	if files.Witness = named.path; files.Key == "" {
 		files.Key = files.Store + ".key"
 	}
 	files.Policy = files.Store + ".policy"
+	if files.Audit = c.Audit; files.Audit == "" {
+		files.Audit = defaultAudit(files.Store)
+	}
 	return c, files, files.distinct()
 }
 
@@ -246,8 +263,11 @@ func (f Files) distinct() error {
 	if f.Key == f.Store || f.Witness == f.Store || f.Key == f.Witness {
 		return invalid("store %s, key %s and witness %s must be three files", f.Store, f.Key, f.Witness)
 	}
-	if f.Key == f.Policy || f.Witness == f.Policy {
+	if f.Key == f.Policy || f.Witness == f.Policy || f.Audit == f.Policy {
 		return invalid("%s is for the generation of the policy", f.Policy)
+	}
+	if f.Audit == f.Store || f.Audit == f.Key || f.Audit == f.Witness {
+		return invalid("the audit log %s must be a file of its own", f.Audit)
 	}
 	return nil
 }
@@ -314,20 +334,6 @@ func storePath(url string) (string, error) {
 		}
 	case path == "" || strings.ContainsAny(path, "?#\x00"):
 		return "", invalid("store %q: want the path of a file, without ? and #", url)
-	}
-	return path, nil
-}
-
-func witnessFile(url, store string) (string, error) {
-	if url == "" {
-		return store + ".witness", nil
-	}
-	path, ok := strings.CutPrefix(url, "file:")
-	if !ok || path == "" {
-		return "", &lastword.Error{
-			Code: lastword.CodeInvalid, Message: fmt.Sprintf("witness %q: this server knows file:PATH only", url),
-			Hint: "for example file:/mnt/other-volume/lastword.witness",
-		}
 	}
 	return path, nil
 }
@@ -416,6 +422,9 @@ func (s *Server) release() error {
 		}
 		if s.store != nil {
 			errs = append(errs, s.store.Close())
+		}
+		if s.witness.close != nil {
+			errs = append(errs, s.witness.close())
 		}
 		for _, l := range []net.Listener{s.grpc, s.web} {
 			if l == nil {

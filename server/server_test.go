@@ -135,7 +135,7 @@ func TestAStartThatIsRefusedSaysWhyInOneLineAndLeavesNothing(t *testing.T) {
 		{"no path", lastword.CodeInvalid, "want the path of a file", func(_ *testing.T, _ string, cfg *server.Config) { cfg.Store = "sqlite:" }},
 		{"a path with a query", lastword.CodeInvalid, "without ? and #", func(_ *testing.T, _ string, cfg *server.Config) { cfg.Store += "?mode=memory" }},
 		{"in memory", lastword.CodeInvalid, "memory", func(_ *testing.T, _ string, cfg *server.Config) { cfg.Store = "sqlite::memory:" }},
-		{"unknown witness", lastword.CodeInvalid, "file:PATH only", func(_ *testing.T, _ string, cfg *server.Config) { cfg.Witness = "etcd://localhost" }},
+		{"unknown witness", lastword.CodeInvalid, "file:PATH and sqlite:PATH only", func(_ *testing.T, _ string, cfg *server.Config) { cfg.Witness = "etcd://localhost" }},
 		{"no domain", lastword.CodeInvalid, "it is empty", func(_ *testing.T, _ string, cfg *server.Config) { cfg.Domain = "" }},
 		{"a domain with a control character", lastword.CodeInvalid, "control character", func(_ *testing.T, _ string, cfg *server.Config) { cfg.Domain = "a\nb" }},
 		{"a negative lock-delay", lastword.CodeInvalid, "lock-delay", func(_ *testing.T, _ string, cfg *server.Config) {

@@ -40,6 +40,10 @@ type Request = core.Request
 // Header is the store's own state. There is one.
 type Header = core.Header
 
+// Mark is what the witness of a store holds (R10). An engine that can compare and set
+// can keep it, for another store.
+type Mark = core.Witness
+
 // Query names a resource to read and, optionally, one of its request records: by
 // (Owner, RequestID), or by LeaseID.
 type Query struct {

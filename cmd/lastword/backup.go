@@ -20,11 +20,10 @@ in another place, and never a copy of the witness, whose part it is to notice th
 store went back.
 
 A backup that is put in the place of the store is noticed, whatever run it is of:
-'lastword serve' refuses to start on it (exit code 124) until an operator starts it
-once with --on-regression=advance. The tenures in it have then ended, new fences are
-larger than all before, and nothing is granted until the longest lease that may have
-been lost is over. Put it there only while no authority runs, and remove the files
-PATH-wal and PATH-shm of the old store.
+'lastword serve' refuses to start on it (exit code 124) until an operator confirms it with
+'lastword epoch advance'. The tenures in it have then ended, new fences are larger than
+all before, and nothing is granted until the longest lease that may have been lost is
+over. 'lastword restore' puts it there.
 
 An existing FILE is replaced with --force only, and only if it is a database.`
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,7 +27,11 @@ Whom to believe comes from the authority (--authority), which is also asked whet
 the lease is still held, before the write. --status-mode fence-only leaves that
 question out. --bundle FILE takes the trust bundle from a file, asks nobody, and needs
 fence-only: a write of a lease that has lapsed or was revoked is then admitted until
-a newer fence has reached the record. A record's status mode is never loosened.
+a newer fence has reached the record. A bundle file older than twice its refresh hint is
+refused (exit code 123), because it cannot tell what was revoked since; 'lastword keys
+export --every' keeps one fresh, --bundle-max-age admits an older one. A bundle that is
+older than one under which the record was written is refused whatever its age. A record's
+status mode is never loosened.
 
 Exit code 123 leaves open whether it was written: run it again, unchanged.`
 
@@ -37,6 +42,7 @@ type application struct {
 	remote    *remote
 	path      string // of the grant file
 	bundle    string
+	maxAge    time.Duration // of the bundle file, 0 for what the bundle says
 	operation string
 	texts     []string
 	seq       uint64
@@ -61,6 +67,8 @@ func (a *app) fenceApplyCommand() *cobra.Command {
 		"order rule: ordered, latest or once (default: the record's, ordered for a new one)")
 	f.Var(&choiceFlag{&p.mode, []string{string(fence.Query), string(fence.FenceOnly)}}, "status-mode", "query or fence-only")
 	f.StringVar(&p.bundle, "bundle", "", "trust bundle `FILE`, offline; needs --status-mode fence-only")
+	f.Var(&durationFlag{value: &p.maxAge, least: time.Second, most: 366 * 24 * time.Hour}, "bundle-max-age", "how old the bundle file may be (default: twice its refresh hint)")
+	f.Lookup("bundle-max-age").DefValue = ""
 	p.remote = a.remoteFlags(cmd)
 	p.remote.timeout = fenceTimeout
 	f.Lookup("timeout").DefValue, f.Lookup("timeout").Usage = fenceTimeout.String(), "how long the command may take"
@@ -81,6 +89,8 @@ func (p *application) check() error {
 		return usage(p.cmd, "no --sql STATEMENT given")
 	case p.bundle != "" && p.mode != string(fence.FenceOnly):
 		return usage(p.cmd, "--bundle asks nobody whether the lease is held: it needs --status-mode fence-only")
+	case p.maxAge != 0 && p.bundle == "":
+		return usage(p.cmd, "--bundle-max-age is of a --bundle FILE")
 	case p.bundle != "" && p.cmd.Flags().Changed("authority"):
 		return usage(p.cmd, "want --authority or --bundle, not both")
 	}
@@ -134,7 +144,7 @@ func (p *application) trust(ctx context.Context) (cfg fence.Config, done func(),
 	var source grant.BundleSource
 	done = func() {}
 	if p.bundle != "" {
-		if source, err = bundleFile(p.bundle); err != nil {
+		if source, err = bundleFile(p.bundle, p.maxAge); err != nil {
 			return cfg, done, named(err, "apply", p.resource)
 		}
 	} else {
@@ -158,20 +168,6 @@ func (p *application) trust(ctx context.Context) (cfg fence.Config, done func(),
 		return cfg, func() {}, p.remote.unreached(named(err, "apply", p.resource))
 	}
 	return cfg, done, nil
-}
-
-func bundleFile(path string) (grant.BundleSource, error) {
-	b, err := readSmall(path, grant.MaxBundleBytes)
-	if err == nil {
-		var bundle grant.Bundle
-		if bundle, err = grant.ParseBundle(b); err == nil {
-			return grant.StaticBundle(bundle), nil
-		}
-	}
-	return nil, &lastword.Error{
-		Code: lastword.CodeInvalid, Op: "apply", Message: "bundle file " + path + ": " + reason(err),
-		Hint: "the trust bundle is what the authority's call Bundle returns",
-	}
 }
 
 func (p *application) apply(ctx context.Context, path string, cfg fence.Config, signed string) (lastword.Receipt, error) {

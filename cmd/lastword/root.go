@@ -64,7 +64,8 @@ func (a *app) root() *cobra.Command {
 		a.devCommand(), a.serveCommand(),
 		a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.completeCommand(), a.cancelCommand(), a.statusCommand(),
 		a.listCommand(), a.watchCommand(), a.revokeCommand(), a.resumeCommand(),
-		a.execCommand(), a.backupCommand(),
+		a.execCommand(),
+		a.backupCommand(), a.restoreCommand(), a.epochCommand(), a.witnessCommand(), a.keysCommand(), a.auditCommand(),
 		a.fenceCommand(), a.grantCommand(), a.caCommand(), a.labCommand(), a.benchCommand(),
 		a.versionCommand(), a.completionCommand(),
 	)
@@ -171,6 +172,9 @@ func clip(s string) string {
 // named gives err operation and resource, if it has none.
 func named(err error, op string, r lastword.Resource) error {
 	e, ok := asError(err)
+	if err == nil {
+		return nil
+	}
 	if !ok {
 		return fmt.Errorf("%s: %w", strings.TrimSpace(op+" "+string(r)), err)
 	}

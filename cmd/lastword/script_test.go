@@ -43,11 +43,11 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"serve": serveScript, "dev": devScript, "pasted": pastedScript, "stop": stopScript,
+			"serve": serveScript, "dev": devScript, "pasted": pastedScript, "halt": haltScript,
 			"exits": exitsScript, "sql": sqlScript, "value": valueScript, "json": jsonScript, "bytes": bytesScript,
 			"grantonly": grantOnlyScript, "tamper": tamperScript, "waiters": waitersScript, "bundle": bundleScript,
 			"code": codeScript, "empty": emptyScript, "appears": appearsScript, "signal": signalScript, "ended": endedScript,
-			"says": saysScript, "loopback": loopbackScript,
+			"says": saysScript, "loopback": loopbackScript, "signing": signingScript, "published": publishedScript,
 		},
 	})
 }
@@ -90,7 +90,8 @@ func startAuthority(ts *testscript.TestScript, args ...string) string {
 	}
 	p.cmd.Dir, p.cmd.Stderr = ts.MkAbs("."), &p.stderr
 	p.cmd.Env = append(os.Environ(), "PATH="+ts.Getenv("PATH"), "LASTWORD_STORE="+ts.Getenv("LASTWORD_STORE"),
-		"LASTWORD_DOMAIN="+ts.Getenv("LASTWORD_DOMAIN"), "LASTWORD_GRPC="+ts.Getenv("LASTWORD_GRPC"))
+		"LASTWORD_DOMAIN="+ts.Getenv("LASTWORD_DOMAIN"), "LASTWORD_GRPC="+ts.Getenv("LASTWORD_GRPC"),
+		"LASTWORD_WITNESS="+ts.Getenv("LASTWORD_WITNESS"))
 	var said strings.Builder
 	stdout, err := p.cmd.StdoutPipe()
 	ts.Check(err)
@@ -124,9 +125,9 @@ func loopbackScript(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Setenv("LASTWORD_AUTHORITY", net.JoinHostPort("127.0.0.1", port))
 }
 
-// stopScript sends SIGTERM, or the named signal, to the last authority and wants it to
+// haltScript sends SIGTERM, or the named signal, to the last authority and wants it to
 // end as it should.
-func stopScript(ts *testscript.TestScript, neg bool, args []string) {
+func haltScript(ts *testscript.TestScript, neg bool, args []string) {
 	list := ts.Value(serversKey{}).(*servers)
 	if len(list.running) == 0 {
 		ts.Fatalf("no authority is running")
@@ -146,7 +147,7 @@ func stopScript(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("serve ended with %v: %s", err, p.stderr.String())
 	}
 	if neg {
-		ts.Fatalf("stop cannot be negated")
+		ts.Fatalf("halt cannot be negated")
 	}
 }
 

@@ -48,9 +48,11 @@ the gRPC address; with -o json it is one object with ready, grpc, http, domain, 
 and the files.
 
 The key file is made at the first start. The witness remembers which epoch the store
-had: a store that was put back from a copy is refused (exit code 124) until an
-operator has looked and starts once with --on-regression=advance. Keep it on another
-volume than the store: beside it, it is put back together with it, and serve warns.`
+had: a store that was put back from a copy is refused (exit code 124) until an operator
+has looked and confirms it with 'lastword epoch advance', or starts once with
+--on-regression=advance. Keep it on another volume than the store: beside it, it is put
+back together with it, and serve warns. A store that was served with --witness is never
+served without that witness again; 'lastword witness init' moves it.`
 
 func (a *app) serveCommand() *cobra.Command {
 	cfg := server.Config{GRPC: server.DefaultGRPC, OnRegression: "stop"}
@@ -67,7 +69,8 @@ func (a *app) serveCommand() *cobra.Command {
 	securityFlags(f, &cfg)
 	f.StringVar(&cfg.KeyFile, "key", "", "signing key `FILE` (default: the store's path with .key)")
 	f.BoolVar(&cfg.NewKey, "new-key", false, "make a key although the store has been used with another one, which is lost")
-	f.StringVar(&cfg.Witness, "witness", "", "file:`PATH` (default: the store's path with .witness)")
+	f.StringVar(&cfg.Witness, "witness", "", "file:`PATH` or sqlite:PATH (default: the store's path with .witness)")
+	f.StringVar(&cfg.Audit, "audit", "", "audit log `FILE`: what operators do (default: the store's path with .audit)")
 	f.Var(&choiceFlag{&cfg.OnRegression, []string{"stop", "advance"}}, "on-regression", "what to do when the store went back: stop or advance")
 	f.Var(delays, "lock-delay", "PREFIX=DURATION: time between an expiry and the next grant (repeatable)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -48,6 +48,8 @@ var trouble = []struct {
 			lastword_fence_calls_total{outcome="STALE_OWNER",place="p"} 7x60
 			lastword_authority_stopped 0x60
 			lastword_authority_witness_missing 0x60
+			lastword_authority_epoch 917503x60
+			lastword_authority_highest_counter 7516192767x60
 			lastword_authority_witness_failures_total 3x60
 			lastword_authority_oldest_waiter_age_seconds 5x60
 			lastword_client_leases_ended_total{cause="released"} 0+50x60
@@ -69,6 +71,8 @@ var trouble = []struct {
 	{"a record that is frozen", `lastword_fence_calls_total{outcome="FENCE_REGRESSION"} 0x55 1x5`, []string{"LastwordFenceRegression"}},
 	{"a record that is frozen, at the first call", `lastword_fence_calls_total{outcome="FENCE_REGRESSION"} _x55 1x5`, []string{"LastwordFenceRegression"}},
 	{"an authority that stopped", `lastword_authority_stopped 0x58 1x2`, []string{"LastwordAuthorityStopped"}},
+	{"T21: few epochs are left", `lastword_authority_epoch 917504x60`, []string{"LastwordEpochsNearlyUsed"}},
+	{"T21: few fences are left", `lastword_authority_highest_counter 7516192767x58 7516192768x2`, []string{"LastwordCounterNearlyUsed"}},
 	{"no witness", `lastword_authority_witness_missing 0x58 1x2`, []string{"LastwordWitnessTrouble"}},
 	{"a witness that fails", `lastword_authority_witness_failures_total 0x57 0+5x3`, []string{"LastwordWitnessTrouble"}},
 	{"somebody starves", `lastword_authority_oldest_waiter_age_seconds 0x48 0+60x12`, []string{"LastwordWaiterStarves"}},

@@ -109,6 +109,18 @@ func PlanStart(h Header, w *Witness) Start {
 	return begin(next, h.Epoch)
 }
 
+// Against is s, or a regression if something else, such as the trust bundle, has heard of
+// an epoch that is not below the planned one: then store and witness went back together.
+// It has to be read before both, or another process's start looks like one.
+func (s Start) Against(known ...uint32) Start {
+	for _, epoch := range known {
+		if s.Code == "" && epoch >= s.Epoch {
+			return regression("the trust bundle knows a later issuer epoch than store and witness")
+		}
+	}
+	return s
+}
+
 // begin plans the next number above all that were ever planned, for a store that was
 // found in epoch found.
 func begin(w Witness, found uint32) Start {

@@ -69,6 +69,9 @@ func backup(ctx context.Context, path, target string, cfg BackupConfig) (c Copy,
 	if _, err := os.Stat(c.Store); err != nil {
 		return c, refuseErr(lastword.CodeInvalid, path+" is not there", "name the file of the store", bare(err))
 	}
+	if err := unfinished(c.Store); err != nil {
+		return c, err
+	}
 	if err := mayBecome(c.Store, target, cfg.Force); err != nil {
 		return c, err
 	}

@@ -25,7 +25,7 @@ func (s *Store) Commit(ctx context.Context, steps ...store.Step) ([]bool, error)
 	if err := s.usable("commit"); err != nil {
 		return nil, err
 	}
-	if err := s.sameFile(); err != nil {
+	if err := s.sameFile("commit"); err != nil {
 		return nil, err
 	}
 	b := &batch{store: s, steps: steps}
@@ -41,11 +41,18 @@ func (s *Store) Commit(ctx context.Context, steps ...store.Step) ([]bool, error)
 	return b.applied, nil
 }
 
-// sameFile notices that the path names another file by now: writing on into the old
-// one would be lost.
-func (s *Store) sameFile() error {
+// named reports whether the path names the file that is open.
+func (s *Store) named() (bool, error) {
 	info, err := os.Stat(s.path)
-	if err == nil && os.SameFile(info, s.file) {
+	return err == nil && os.SameFile(info, s.file), err
+}
+
+// sameFile notices that the path names another file by now (R10): writing on into the
+// old one would be lost, and what it says is not so any more. It is called with the
+// writing semaphore held.
+func (s *Store) sameFile(op string) error {
+	same, err := s.named()
+	if same {
 		return nil
 	}
 	if err == nil {
@@ -53,7 +60,7 @@ func (s *Store) sameFile() error {
 	}
 	s.broken = fmt.Errorf("the file was moved, replaced or deleted while it was in use: %w", err)
 	s.cache.drop()
-	return s.usable("commit")
+	return s.usable(op)
 }
 
 // failed says what an error means for the steps, and forgets everything that was

@@ -23,12 +23,17 @@
 // to it is noticed at the next Commit or at the next Read that is not answered from
 // memory.
 //
+// [Restore] puts a backup in the place of a store that nobody serves, whole or not at
+// all, and keeps what was there. [Witness] keeps the mark of another store (R10).
+//
 // # Not guaranteed
 //
 // The lock is advisory: a program that does not know it can write to the file, and
 // file systems without working locks or syncs (many network ones) void everything.
-// A file that is exchanged is noticed at the next Commit only, and a copy that is put
-// back between two runs not at all: that is the witness's part. After an i/o error
+// A file that is moved, removed or exchanged is noticed at the next Read or Commit, by
+// its inode, and one whose header is another store's by its identity. What is written
+// over the bytes of the open file is not noticed for certain; neither is a raw copy that
+// is put back between two runs: that is the witness's part (R10). After an i/o error
 // in COMMIT the store refuses everything until it is opened again, because only
 // recovery can tell what stands in the log.
 //

@@ -127,6 +127,29 @@ func (l *fileLock) release() error {
 	return errors.Join(err, l.file.Close())
 }
 
+// InUse names the process that has the store in the file at path, "" if none has.
+func InUse(path string) (by string, err error) {
+	real, err := resolve(path)
+	if err != nil {
+		return "", err
+	}
+	file, err := os.Open(real + ".lock")
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", refuseErr(lastword.CodeUnavailable, "the lock of "+path+" cannot be read", "check its permissions", bare(err))
+	}
+	defer file.Close()
+	switch err := flock(file); {
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return holder(file), nil
+	case err != nil:
+		return "", refuseErr(lastword.CodeUnavailable, path+" cannot be locked", "use a file system that has locks", err)
+	}
+	return "", nil
+}
+
 func holder(file *os.File) string {
 	b := make([]byte, 20)
 	n, _ := file.ReadAt(b, 0)

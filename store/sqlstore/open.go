@@ -113,6 +113,9 @@ func Open(ctx context.Context, path string, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := unfinished(real); err != nil {
+		return nil, errors.Join(err, lock.release())
+	}
 	s := &Store{path: real, lock: lock, writing: make(semaphore, 1), reading: make(semaphore, 1), cache: newCache(cfg.CacheRecords, cfg.CacheBytes)}
 	err = s.turns.Retry(ctx, dialect, func(ctx context.Context) error {
 		return s.open(context.WithoutCancel(ctx), cfg)

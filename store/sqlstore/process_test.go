@@ -29,7 +29,7 @@ const (
 
 // TestMain turns a child that a test started from this binary into what it is for.
 func TestMain(m *testing.M) {
-	roles := map[string]func(path string) error{"serve": serve, "write": writeForEver, "disturb": disturb}
+	roles := map[string]func(path string) error{"serve": serve, "write": writeForEver, "disturb": disturb, "witness": planEpochs}
 	role, ok := roles[os.Getenv(childRole)]
 	if !ok {
 		os.Exit(m.Run())

@@ -21,7 +21,9 @@ func (s *Store) Read(ctx context.Context, queries ...store.Query) (store.View, e
 		return store.View{}, explain("read", s.path, err)
 	}
 	if view, ok := s.cache.view(queries); ok {
-		return view, nil
+		if same, _ := s.named(); same {
+			return view, nil
+		}
 	}
 	for _, q := range queries {
 		if q.RequestID == "" && q.LeaseID != "" {
@@ -39,6 +41,9 @@ func (s *Store) Read(ctx context.Context, queries ...store.Query) (store.View, e
 // nothing but this store writes. Searches are left out.
 func (s *Store) readFile(ctx context.Context, queries []store.Query) (store.View, error) {
 	if err := s.usable("read"); err != nil {
+		return store.View{}, err
+	}
+	if err := s.sameFile("read"); err != nil {
 		return store.View{}, err
 	}
 	var view store.View

@@ -1,0 +1,65 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/authority"
+	"github.com/lastword/lastword/store/sqlstore"
+)
+
+// witness is a witness with what it holds open.
+type witness struct {
+	authority.MovableWitness
+	path  string
+	close func() error
+}
+
+// defaultWitness is the file beside a store that is its witness if none is named.
+func defaultWitness(store string) string { return store + ".witness" }
+
+// openWitness reads "file:PATH" or "sqlite:PATH"; "" is the file beside the store. It
+// touches no file.
+func openWitness(url, store string) (witness, error) {
+	if url == "" {
+		url = "file:" + defaultWitness(store)
+	}
+	kind, path, ok := strings.Cut(url, ":")
+	if !ok || path == "" || kind != "file" && kind != "sqlite" {
+		return witness{}, &lastword.Error{
+			Code: lastword.CodeInvalid, Message: fmt.Sprintf("witness %q: this server knows file:PATH and sqlite:PATH only", url),
+			Hint: "for example file:/mnt/other-volume/lastword.witness",
+		}
+	}
+	if kind == "file" {
+		return witness{authority.NewFileWitness(path), path, func() error { return nil }}, nil
+	}
+	w, err := sqlstore.NewWitness(path, sqlstore.WitnessConfig{})
+	if err != nil {
+		return witness{}, err
+	}
+	return witness{w, path, w.Close}, nil
+}
+
+// mayAdopt refuses to begin a witness at a new place while the store has another one at
+// the usual place: it knows what a new one does not.
+func (s *Server) mayAdopt(ctx context.Context, mark *authority.Mark) error {
+	usual := defaultWitness(s.files.Store)
+	if mark != nil || s.cfg.Witness == "" || s.files.Witness == usual {
+		return nil
+	}
+	view, err := s.store.Read(ctx)
+	if err != nil || !view.Header.Exists || view.Header.Witnessed {
+		return err // an empty store gets its first one; a marked one does not start
+	}
+	old, err := authority.NewFileWitness(usual).Load(ctx)
+	if err != nil || old == nil {
+		return err
+	}
+	return &lastword.Error{
+		Code: lastword.CodeInvalid, Message: "the store has its witness at " + usual + ", and there is none at " + s.files.Witness,
+		Hint: fmt.Sprintf("move it: lastword witness init --store %s --witness %s --from file:%s", s.cfg.Store, s.cfg.Witness, usual),
+	}
+}
