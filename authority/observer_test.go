@@ -410,6 +410,6 @@ func TestAClosedAuthorityHasNoWaiters(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-b
-		wantState(t, seen, authority.State{Epoch: e})
+		wantState(t, seen, authority.State{Epoch: e, Counter: 1})
 	})
 }

@@ -242,6 +242,16 @@ func TestR10AWitnessIsMoved(t *testing.T) {
 	}
 	_ = w.open(authority.Config{}).Close()
 	want, _ = old.Load(t.Context())
+	// A place that knows more of this store than the source is not overwritten.
+	for _, more := range []authority.Mark{{Store: want.Store, Current: want.Current + 1, Pending: want.Pending}, {Store: want.Store, Current: want.Current, Pending: want.Pending + 1}} {
+		ahead := authority.NewMemoryWitness()
+		must(t, second(ahead.Swap(t.Context(), nil, more)))
+		_, err := initWitness(t, w, ahead, old)
+		wantCode(t, err, lastword.ErrInvalid)
+		if m, _ := ahead.Load(t.Context()); *m != more {
+			t.Fatalf("it says %+v now", *m)
+		}
+	}
 	for range 2 { // and once more, when nothing is left to do
 		got, err := initWitness(t, w, next, old)
 		if err != nil || got != *want {
