@@ -163,6 +163,19 @@ func TestR7ARevocationIsKept(t *testing.T) {
 	}
 }
 
+func TestR10AResumptionIsKept(t *testing.T) {
+	w := newWorld(t)
+	defer w.close()
+	audit := &kept{}
+	a := w.open(authority.Config{Audit: audit})
+	must(t, second(a.Resume(t.Context(), "jobs/nightly", 1, "ann", "looked at it")))
+	if got := audit.text(); got != "resume by ann, looked at it: begun\nresume: done" {
+		t.Fatalf("kept:\n%s", got)
+	}
+	audit.refuse = true
+	wantCode(t, second(a.Resume(t.Context(), "jobs/nightly", 1, "ann", "again")), lastword.ErrUnavailable)
+}
+
 // R10: what the trust bundle knows is evidence: store and witness that went back together
 // are noticed, and the way out is above it.
 func TestR10StoreAndWitnessThatWentBackTogetherAreNoticedByTheKeyRing(t *testing.T) {
