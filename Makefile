@@ -3,7 +3,7 @@
 SHELL := bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test check fmt generate baseline model fuzz bench clean \
+.PHONY: help run build test check fmt generate baseline model mutants fuzz bench clean \
 	need-go need-race need-servers need-spin need-verify tools format-check vet lint imports generated unit alerts
 
 GO       ?= go
@@ -90,10 +90,14 @@ alerts:
 	@echo '--- alert rules'
 	@cd internal/alertrules && $(GO) vet ./... && $(GO) test -count=1 -timeout 5m ./...
 
-model: build need-spin ## the model at its largest scope, every broken variant, and spin's second opinion
+# The largest scope has all worlds of the smaller ones.
+model: build need-spin ## the model at its largest scope, every broken variant, and spin's second opinion; about five minutes
 	$(BIN) lab model --scope large
 	$(BIN) lab model --variant all -o json >bin/variants.json
 	spec/promela/run.sh
+
+mutants: need-go ## every condition of internal/core made wrong, one at a time: does the model notice; about a quarter of an hour
+	LASTWORD_MUTANTS=1 $(GO) test -run TestTheModelNoticesEveryWrongConditionOfTheRules -timeout 3h -v ./model
 
 fuzz: need-go ## every fuzz target for FUZZTIME (10s) each, and a million mutated grants
 	$(GO) test ./grant -run TestMutatedGrants -mutations 1000000 -v

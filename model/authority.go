@@ -12,7 +12,9 @@ const (
 	class    = lastword.ClassWrite
 )
 
-var root = lastword.DigestOf([]byte("work"))
+// root is of the one piece of work that clients do, otherRoot of one that they name by
+// mistake.
+var root, otherRoot = lastword.DigestOf([]byte("work")), lastword.DigestOf([]byte("other work"))
 
 // served is what a process makes of one message.
 type served struct {
@@ -42,6 +44,7 @@ type decision struct {
 	answer core.Answer
 	state  lastword.State // of a status question
 	next   lastword.Token
+	told   toldStatus
 	onTick bool
 	effect effect
 }
@@ -57,10 +60,14 @@ func (m *machine) decide(st *storeState, p procState, q message, era uint8) (d d
 	}
 	switch q.kind {
 	case askAcquire:
+		work := root
+		if q.otherRoot {
+			work = otherRoot
+		}
 		d.change, d.answer = w.acquire(st.rec, req, st.h, clock, core.AcquireInput{
-			Owner: ref.Owner, RequestID: ref.RequestID, TTL: ttl, Ticks: w.ticks(ttl, tick),
-			Root: root, Class: class, LeaseID: w.leaseID(p, st, era),
-			KeyID: "key", PolicyGeneration: 1,
+			Owner: ref.Owner, RequestID: ref.RequestID, TTL: m.ttl, Ticks: w.ticks(m.ttl, tick),
+			Root: work, Class: class, LeaseID: w.leaseID(p, st, era),
+			KeyID: "key", PolicyGeneration: m.w.generation(st.h.Epoch), LockDelay: m.w.delay, LockDelayTicks: m.w.delayTicks(),
 		})
 		if d.answer.Code == "" && !d.answer.Repeated {
 			d.onTick, d.effect = true, grants
@@ -68,13 +75,15 @@ func (m *machine) decide(st *storeState, p procState, q message, era uint8) (d d
 	case askRenew:
 		if d.change, d.answer = w.renew(st.rec, st.h, clock, ref); d.answer.Code == "" {
 			d.onTick, d.effect = true, extends
+		} else if m.w.keeper { // NOT_HOLDER says how it ended
+			d.told.asked, _ = core.Asked(d.settled(st.rec), req, q.lease)
 		}
 	case askRelease:
 		if d.change, d.answer = w.release(st.rec, req, st.h, clock, ref); d.answer.Code == "" && !d.answer.Repeated {
 			d.effect = ends
 		}
 	case askComplete:
-		d.change, d.answer = w.complete(st.rec, req, st.h, clock, ref, []byte("done "+ref.RequestID))
+		d.change, d.answer = w.complete(st.rec, req, st.h, clock, ref, q.result())
 	case askCancel:
 		if d.change, d.answer = w.cancel(st.rec, req, st.h, clock, ref.Owner, ref.RequestID); d.change.Write {
 			d.effect = cancels
@@ -97,9 +106,20 @@ func (m *machine) decide(st *storeState, p procState, q message, era uint8) (d d
 		if d.change.Write {
 			after.rec = d.change.Record
 		}
+		if q.kind == askStatus {
+			d.told = m.statusTold(&after, p, q)
+		}
 		d.state, d.next = w.status(p, &after, q), after.rec.NextFence(st.h)
 	}
 	return d
+}
+
+// settled is the record after the decision.
+func (d decision) settled(before core.Record) core.Record {
+	if d.change.Write {
+		return d.change.Record
+	}
+	return before
 }
 
 // statusOf is what the store says of the tenure that a write names.
@@ -127,7 +147,7 @@ func (m *machine) look(p procState, st *storeState) procState {
 	if p.aged {
 		gone := core.Pace(tick, tick)
 		p.aged = false
-		p.watched = min(p.watched+gone, ttl)
+		p.watched = min(p.watched+gone, m.ttl+m.w.delay)
 		p.stood = p.stood || p.tick == st.h.Tick || m.wiring.restless
 	}
 	p.watched = m.wiring.watch(p, st.rec)
@@ -135,17 +155,17 @@ func (m *machine) look(p procState, st *storeState) procState {
 	if p.tick != st.h.Tick {
 		p.tick, p.stood = st.h.Tick, p.stood && m.wiring.restless
 	}
-	return p.forgetful(st)
+	return m.forgetful(p, st)
 }
 
 // forgetful makes processes alike that differ in what is of no use. While no tenure
 // is open nothing is watched; and a counter that was seen to stand for a tick, and
 // need not move, is as one that will be seen so at the next look.
-func (p procState) forgetful(st *storeState) procState {
-	if open(st.rec.Lease) {
+func (m *machine) forgetful(p procState, st *storeState) procState {
+	if open(st.rec.Lease) || m.w.delay > 0 && st.rec.Lease.State == lastword.StateExpired {
 		return p
 	}
-	p.revision, p.watched = 0, 0
+	p.revision, p.watched, p.wrote, p.age = 0, 0, 0, 0
 	if st.h.Tick >= st.h.HoldUntil && p.stood {
 		p.stood, p.aged = false, true
 	}
@@ -159,6 +179,7 @@ func open(l core.Lease) bool {
 // serve decides on what was read and commits it against what is there now.
 func (m *machine) serve(read, now *storeState, p procState, q message, era uint8) served {
 	d := m.decide(read, p, q, era)
+	decider := p
 	out := served{done: true}
 	after := *now
 	if d.change.Write {
@@ -170,10 +191,20 @@ func (m *machine) serve(read, now *storeState, p procState, q message, era uint8
 		}
 		m.commit(&after, d)
 		p.revision, p.watched = after.rec.Revision, 0
+		if m.w.keeper && (d.effect == grants || d.effect == extends) {
+			p.wrote, p.age = after.rec.Revision, 0
+		}
 		out.bad = tenures(now, &after, q)
 		out.effect = d.effect
 	}
-	out.store, out.proc = m.stores.name(&after), m.procs.name(p.forgetful(&after))
+	m.answeredWith(now, &after, q, d)
+	out.store, out.proc = m.stores.name(&after), m.procs.name(m.forgetful(p, &after))
+	if out.bad == "" && !m.truthful(read, decider, q, d) {
+		out.bad = wrongAnswer
+	}
+	if a := &d.answer; m.w.keeper && a.Code == "" && a.Repeated {
+		d.told.left = m.remaining(p, &after)
+	}
 	out.reply = m.reply(q, d)
 	return out
 }
@@ -211,11 +242,13 @@ func (m *machine) reply(q message, d decision) uint16 {
 		r.kind = reAcquire
 		if a.Code == "" {
 			r.fence, r.lease, r.whole = a.Lease.Fence, a.Lease.ID, m.wiring.remaining(a)
-			r.found = a.Lease.Completed
+			r.found, r.left = a.Lease.Completed, d.told.left
 		}
 	case askRenew:
 		r.kind, r.lease = reRenew, q.lease
-		r.fence = a.Lease.Fence
+		r.fence, r.told.asked = a.Lease.Fence, d.told.asked
+	case askStatus:
+		r.kind, r.lease, r.told = reStatus, q.lease, d.told
 	case askComplete:
 		r.kind, r.lease = reComplete, q.lease
 	case askNumber:
@@ -228,6 +261,9 @@ func (m *machine) reply(q message, d decision) uint16 {
 		r = q
 		r.asked = true
 		r.heard = core.Heard{Mode: core.Query, State: d.state, NextFence: d.next, AfterLook: q.look}
+		if q.jump {
+			r.heard = core.Heard{Mode: core.FenceOnly, NextFence: d.next}
+		}
 	default:
 		return 0
 	}
@@ -256,7 +292,7 @@ func (m *machine) see(g ghost, before, after *storeState, q message, e effect, n
 	var bad kind
 	switch e {
 	case grants:
-		bad = g.grants(issue{fence: l.Fence, lease: l.ID, client: q.client, attempt: q.attempt}, now, m.w.overlap)
+		bad = g.grants(issue{fence: l.Fence, lease: l.ID, client: q.client, attempt: q.attempt}, now, &m.w)
 	case extends:
 		g.since = now + 1
 	case ends, cancels:
@@ -333,7 +369,7 @@ func (m *machine) finish(s *state, next state, at uint8, msg uint16, out served,
 	seen := m.observe(s, s.store[at], out.store, msg, out.effect)
 	next.store[at], next.ghost = out.store, seen.ghost
 	bad := out.bad
-	if bad == "" {
+	if (bad == "" || bad == wrongAnswer) && seen.bad != "" { // what was done is worse than what was said
 		bad = seen.bad
 	}
 	if m.wiring.forgetful && out.effect == ends {

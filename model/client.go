@@ -43,7 +43,7 @@ func (m *machine) clientSteps(s *state, c uint8) {
 	client := m.clients.at(s.client[c])
 	switch client.phase {
 	case idle, ended:
-		if int(client.attempt) < m.w.tries(c) {
+		if early := m.w.keeper && c > 0 && core.Span(s.now)*tick < m.ttl; !early && int(client.attempt) < m.w.tries(c) {
 			m.step(s, c, evAcquire, m.acquire)
 		}
 	case asking:
@@ -55,8 +55,15 @@ func (m *machine) clientSteps(s *state, c uint8) {
 			m.spend(s, c, cancelBudget, evCancel, m.cancel)
 		}
 	case holding:
-		m.holderSteps(s, c, client)
+		if m.keeps(c) {
+			m.keeperSteps(s, c, client)
+		} else {
+			m.holderSteps(s, c, client)
+		}
 	case finished:
+	}
+	if s.left[mistakeBudget] > 0 && s.calm == 0 {
+		m.mistakes(s, c, client)
 	}
 	if s.left[clientCrashBudget] > 0 && s.calm == 0 && client.phase != idle && client.phase != finished {
 		m.spend(s, c, clientCrashBudget, evClientCrash, m.crash)
@@ -76,10 +83,14 @@ func (m *machine) holderSteps(s *state, c uint8, client *clientState) {
 		})
 	}
 	m.step(s, c, evRenew, m.renew)
+	if m.w.registers && client.stage == working {
+		m.step(s, c, evRegister, m.register)
+	}
 	switch {
 	case m.w.settler && c == 1:
 		m.step(s, c, evRegister, m.register)
 		m.step(s, c, evLookup, m.lookup)
+	case m.w.keeper: // it only acquires
 	case int(client.next) < m.w.writes:
 		switch {
 		case m.w.pause && !client.checked && !client.open:
@@ -96,7 +107,7 @@ func (m *machine) holderSteps(s *state, c uint8, client *clientState) {
 		m.step(s, c, evComplete, m.complete)
 		return
 	}
-	if m.w.release && (!m.w.settler || c != 1) {
+	if m.w.release && (!m.w.settler || c != 1) && !m.w.keeper {
 		m.step(s, c, evRelease, m.release)
 	}
 }
@@ -200,7 +211,7 @@ func (m *machine) write(c clientState, now uint8) (out acted) {
 		if !m.wiring.admits(c.trust, span(now)) {
 			return acted{}
 		}
-		if !c.trust.At(span(now)).State.Admits() {
+		if !c.trust.At(span(now)).State.Admits() || m.keeps(c.id) && (c.kept.dead || m.unsure(c, now)) {
 			out.bad = effectWithoutTrust
 		}
 	}
@@ -309,6 +320,10 @@ func (m *machine) lookup(c clientState, now uint8) acted {
 // lapse lets time act on what a client trusts.
 func (m *machine) lapse(s *state, c uint8, now uint8) uint16 {
 	return m.act(s.client[c], evTick, 0, now, func(c clientState, now uint8) acted {
+		if c.phase == holding && m.keeps(c.id) {
+			c.trust, c.kept = c.trust.At(span(now)), c.kept.passed(now)
+			return acted{client: m.clients.name(m.noted(c, now))}
+		}
 		if c.phase == holding && !c.checked {
 			if c.trust = c.trust.At(span(now)); c.trust.Final() {
 				c = m.over(c)

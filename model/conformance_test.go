@@ -171,7 +171,7 @@ func (p *sqlPlace) value(ctx context.Context, r lastword.Resource) (v string, er
 // happen to an engine's files.
 var conformanceWorlds = []string{
 	"r31", "tenures", "requests", "results", "processes", "renewals", "stale", "segments", "segments-closed", "again", "work", "work-long",
-	"latest", "settle", "operators", "calm", "three",
+	"latest", "settle", "operators", "calm", "three", "confused", "lock-delay", "keeper-revoked", "keeper-succeeded",
 }
 
 func conform(t *testing.T, s store.Store, p realPlace, n int) {

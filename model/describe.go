@@ -83,7 +83,15 @@ func (m *machine) text(before, after *state, ev event) string {
 	case evRevoke:
 		return "an operator revokes fence " + number(m.sent(before, after).fence)
 	case evForge:
-		return "somebody sends a write with a forged grant, fence " + number(m.sent(before, after).fence)
+		q := m.sent(before, after)
+		what := "a write"
+		if q.kind == doAdvance {
+			what = "a registration"
+		}
+		if q.leaked {
+			return "somebody sends " + what + " with a grant signed by a leaked key, fence " + number(q.fence)
+		}
+		return "somebody sends " + what + " with a forged grant, fence " + number(q.fence)
 	case evCalm:
 		if ev.extra == 1 {
 			return "the end: somebody still waits"
@@ -103,7 +111,10 @@ var plainTexts = map[eventKind]string{
 	evPlaceRestore: "the resource's backup is put back", evPause: "is stopped after its own check",
 	evResume: "is continued", evCheck: "checks that it holds", evClientCrash: "crashes and forgets",
 	evRelease: "releases", evCancel: "gives up and cancels", evDraw: "asks for a fresh number",
-	evRegister: "asks the resource to register its fence", evLookup: "asks whether op-0 happened",
+	evOpen: "an operator releases the record", evAsk: "asks what is known of its tenure", evNoRenewal: "has no answer to its renewal",
+	evNoStatus: "has no answer to its question", evStop: "tells its work to stop", evOverrun: "waits no longer for its work",
+	evLoseWitness: "the witness is lost", evOtherWitness: "the witness is exchanged for that of another store", evLoseStore: "the store is lost; an empty one takes its place",
+	evLose: "the record is lost, its receipts stay", evRegister: "asks the resource to register its fence", evLookup: "asks whether op-0 happened",
 	evComplete: "completes", evRenew: "asks to renew",
 }
 
@@ -124,6 +135,11 @@ func (m *machine) clientText(before, after *state, ev event) string {
 		return "acquires with request " + requestID(q.client, q.attempt)
 	case evRepeat:
 		return "asks again with request " + requestID(q.client, q.attempt)
+	case evMistake:
+		if q.kind < doWrite {
+			return "sends by mistake: " + m.requestText(q) + m.mistakeText(q)
+		}
+		return "by mistake sends " + mistaken(q) + " under " + number(q.fence)
 	case evWrite:
 		return fmt.Sprintf("sends %s under %s", numbered(q), number(q.fence))
 	case evResubmit:
@@ -133,6 +149,31 @@ func (m *machine) clientText(before, after *state, ev event) string {
 		return fmt.Sprintf("sends %s again under %s", numbered(q), number(q.fence))
 	default:
 		return eventNames[ev.kind]
+	}
+}
+
+// mistakeText is what is wrong with a request.
+func (m *machine) mistakeText(q *message) string {
+	switch {
+	case q.otherRoot:
+		return ", for other work"
+	case q.otherPayload:
+		return ", with another result"
+	case q.kind == askAcquire:
+		return ""
+	default:
+		return ", of lease " + q.lease
+	}
+}
+
+func mistaken(q *message) string {
+	switch text := numbered(q); {
+	case q.otherRoot:
+		return text + " of other work"
+	case q.otherPayload:
+		return text + " with other content"
+	default:
+		return text
 	}
 }
 
@@ -171,6 +212,8 @@ func (m *machine) servedText(after *state, ev event) string {
 		return text + ": number " + number(r.fence)
 	case r.kind == doWrite || r.kind == doAdvance:
 		return text + ": " + string(r.heard.State)
+	case r.kind == reStatus:
+		return text + ": " + toldText(r)
 	case r.code == "":
 		return text + ": done"
 	}
@@ -190,6 +233,8 @@ func (m *machine) requestText(q *message) string {
 		return fmt.Sprintf("%s's completion of %s", who, number(q.fence))
 	case askCancel:
 		return "the cancellation of " + requestID(q.client, q.attempt)
+	case askStatus:
+		return fmt.Sprintf("%s's question about %s of time %d", who, number(q.fence), q.sent)
 	case askRevoke:
 		return "the revocation of " + number(q.fence)
 	case askNumber:
@@ -197,6 +242,13 @@ func (m *machine) requestText(q *message) string {
 	default:
 		return fmt.Sprintf("status of %s's %s", who, number(q.fence))
 	}
+}
+
+func toldText(q *message) string {
+	if q.told.asked == lastword.StateHeld {
+		return fmt.Sprintf("%s, %d left", q.told.asked, q.told.left/tick)
+	}
+	return string(q.told.asked)
 }
 
 func (m *machine) placeText(before, after *state, ev event) string {
@@ -251,6 +303,8 @@ func (m *machine) heardText(q *message) string {
 			return "that it has renewed"
 		}
 		return q.code + " to its renewal"
+	case reStatus:
+		return fmt.Sprintf("that its tenure is %s, asked at time %d", toldText(q), q.sent)
 	case reComplete:
 		if q.code == "" {
 			return "that it has completed"

@@ -12,7 +12,7 @@ import (
 // issuer stands at the world's counter.
 func (m *machine) initial() state {
 	w := &m.w
-	mark := core.Witness{Current: w.epoch, Pending: w.epoch, Longest: ttl, Store: "first"}
+	mark := core.Witness{Current: w.epoch, Pending: w.epoch, Longest: m.ttl, Store: "first"}
 	st := storeState{
 		h: core.Header{Exists: true, Identity: "first", TickSpan: tick, Epoch: w.epoch, Witnessed: true},
 	}
@@ -20,16 +20,24 @@ func (m *machine) initial() state {
 	if w.counter > 0 {
 		st.rec.Revision, st.rec.Epoch, st.rec.Counter = 1, w.epoch, w.counter
 	}
+	if st.h.Witnessed = !w.unmarked; w.fresh {
+		st = storeState{h: core.Header{Identity: "first", TickSpan: tick}}
+		st.rec.Resource = resource
+	}
 	var s state
 	s.store[0] = m.stores.name(&st)
 	if m.wiring.rollback {
 		s.backup = s.store[0]
 	}
 	s.witness = m.marks.name(witnessState{exists: true, w: mark})
+	if w.fresh {
+		s.witness = 0
+	}
+	s.place = m.places.name(placeState{rec: core.FenceRecord{Step: w.step}})
 	s.left = w.budgets()
 	for p := range w.processes {
 		proc := procState{id: uint8(p), up: true, held: w.epoch, ident: "first"}
-		if p > 0 && (w.clone || w.steps) { // the second one starts later
+		if w.fresh || p > 0 && (w.clone || w.steps) { // the second one starts later
 			proc = procState{id: uint8(p)}
 		}
 		s.proc[p] = m.procs.name(proc)
@@ -55,6 +63,7 @@ type explorer struct {
 	slots   []uint64 // tag<<32 | index + 1
 	n       uint32
 
+	first       bool // end at the first violation
 	transitions uint64
 	fired       [events]uint64
 	found       []finding
@@ -141,7 +150,7 @@ func (e *explorer) run(ctx context.Context, wanted kind, progress func(states, q
 					seen[next.bad] = true
 					e.found = append(e.found, finding{kind: next.bad, parent: i, last: next})
 				}
-				if next.bad == wanted {
+				if next.bad == wanted || e.first && wanted == "" {
 					return e.fits()
 				}
 				if wanted == "" || next.s == s {

@@ -13,14 +13,14 @@ func (m *machine) deliver(s *state, i int) {
 	case q.kind >= reAcquire:
 		m.hear(s, i)
 	case q.kind == doLookup:
-		m.transact(s, i, false)
-	case q.kind >= doWrite && (m.w.status == core.FenceOnly || q.asked || q.read != 0):
+		m.transact(s, i, s.net[i], false)
+	case q.kind >= doWrite && (m.w.status == core.FenceOnly && !q.jump && !q.ask || q.asked || q.read != 0):
 		if p := m.places.at(s.place); p.shut {
 			return
 		}
-		m.transact(s, i, false)
+		m.through(s, i)
 		if s.left[dupBudget] > 0 && s.calm == 0 && q.read == 0 && !q.forged {
-			m.transact(s, i, true)
+			m.transact(s, i, s.net[i], true)
 		}
 	default:
 		m.reach(s, i, q)
@@ -43,9 +43,13 @@ func (m *machine) reach(s *state, i int, q *message) {
 	}
 }
 
-// operator generates what people do: declare a restored resource.
+// operator generates what people do: release a frozen record, declare a restored
+// resource.
 func (m *machine) operator(s *state) {
 	place := m.places.at(s.place)
+	if s.left[openBudget] > 0 && (place.rec.Frozen || lost(place)) {
+		m.open(s, place)
+	}
 	if !place.shut {
 		return
 	}
@@ -65,10 +69,38 @@ func (m *machine) operator(s *state) {
 		}
 		next := *s
 		next.place = m.places.name(declared)
-		m.emit(s, next, event{kind: evDeclare, who: world0, a: uint16(p)}, "")
+		m.emit(s, next, event{kind: evDeclare, who: world0, a: uint16(p)}, wrongUnless(closed(place.rec, declared.rec, st.rec.NextFence(st.h))))
 		return
 	}
 }
+
+// open is an operator that releases a record: a frozen one as it is, one that was
+// lost from the authority's next number on (R19, R20).
+func (m *machine) open(s *state, place *placeState) {
+	var above lastword.Token
+	if st := m.stores.at(s.store[0]); !place.rec.Exists {
+		above = st.rec.NextFence(st.h)
+	}
+	opened := *place
+	opened.rec, opened.frozen = m.wiring.shut(place.rec, above), false
+	if above > 0 {
+		opened.top = m.ghosts.at(s.ghost).n + 1
+	}
+	next := *s
+	next.left[openBudget]--
+	next.place = m.places.name(opened)
+	m.emit(s, next, event{kind: evOpen, who: world0}, wrongUnless(closed(place.rec, opened.rec, above)))
+}
+
+func wrongUnless(right bool) kind {
+	if right {
+		return ""
+	}
+	return wrongRecord
+}
+
+// lost: the record is gone and its receipts are there (R19).
+func lost(p *placeState) bool { return !p.rec.Exists && p.receipts != [maxIntents * 2]receipt{} }
 
 // issued reports whether an operation id was in use before now.
 func (m *machine) issued(s *state, op uint8) bool {
@@ -125,6 +157,17 @@ func (m *machine) faults(s *state) {
 	if s.left[forgeBudget] > 0 {
 		m.forge(s)
 	}
+	if s.left[strikeBudget] > 0 {
+		m.strike(s)
+	}
+	if place := m.places.at(s.place); s.left[loseBudget] > 0 && place.rec.Exists {
+		gone := *place
+		gone.rec = core.FenceRecord{Step: m.w.step}
+		next := *s
+		next.left[loseBudget]--
+		next.place = m.places.name(gone)
+		m.emit(s, next, event{kind: evLose, who: world0}, "")
+	}
 }
 
 // revoke is an operator that has looked at the present tenure and names its fence;
@@ -147,7 +190,7 @@ func (m *machine) restore(s *state) {
 	next := *s
 	next.left[restoreBudget]--
 	st := *m.stores.at(s.backup)
-	if mark := m.marks.at(s.witness); st.h.Epoch == mark.w.Current && !m.wiring.blind {
+	if mark := m.marks.at(s.witness); st.h.Epoch == mark.w.Current && !m.wiring.blind && !m.w.raw {
 		st.h.Identity = "restored"
 	}
 	next.store[0] = m.stores.name(&st)
@@ -186,7 +229,7 @@ func (m *machine) restorePlace(s *state) {
 		}
 		q := *m.msgs.at(msg)
 		if q.asked || q.read != 0 {
-			q.asked, q.heard, q.look, q.read = false, core.Heard{}, false, 0
+			q.ask, q.asked, q.heard, q.look, q.read = false, false, core.Heard{}, false, 0
 			msg = m.msgs.name(q)
 		}
 		m.send(&next, msg)
@@ -194,12 +237,61 @@ func (m *machine) restorePlace(s *state) {
 	m.emit(s, next, event{kind: evPlaceRestore, who: world0}, "")
 }
 
-// forge sends a grant that the authority never made.
+// strike takes witness or store away, or puts another one in its place.
+func (m *machine) strike(s *state) {
+	mark, st := *m.marks.at(s.witness), *m.stores.at(s.store[0])
+	hit := func(kind eventKind, witness witnessState, st storeState) {
+		next := *s
+		next.left[strikeBudget]--
+		next.witness, next.store[0] = m.marks.name(witness), m.stores.name(&st)
+		m.emit(s, next, event{kind: kind, who: world0}, "")
+	}
+	empty := storeState{h: core.Header{Identity: "another", TickSpan: tick}}
+	empty.rec.Resource = resource
+	foreign := mark
+	foreign.w.Store = "another"
+	if mark.exists {
+		hit(evLoseWitness, witnessState{}, st)
+		hit(evOtherWitness, foreign, st)
+	}
+	if st.h.Exists {
+		hit(evLoseStore, mark, empty)
+	}
+}
+
+// forge sends a grant that the authority never made. With a leaked key it verifies:
+// under the number of the newest tenure, or far above it (R14a, FENCE_REGRESSION).
 func (m *machine) forge(s *state) {
 	next := *s
 	next.left[forgeBudget]--
-	fence, _ := lastword.MakeToken(m.w.epoch, m.w.counter+50)
-	m.send(&next, m.msgs.name(message{kind: doWrite, client: maxClients - 1, op: maxIntents - 1, intent: maxIntents - 1, seq: 1, fence: fence, lease: "forged", forged: true}))
+	far, _ := lastword.MakeToken(m.w.epoch, m.w.counter+max(m.w.far, 50))
+	q := message{kind: doWrite, client: maxClients - 1, op: maxIntents - 1, intent: maxIntents - 1, seq: 1, fence: far, lease: "forged", forged: true}
+	if !m.w.leaked {
+		m.throw(s, next, q)
+		return
+	}
+	q.leaked, q.op = true, 2*maxIntents-1
+	m.throw(s, next, q)
+	q.fence, _ = lastword.MakeToken(m.w.epoch, m.w.counter+1)
+	m.throw(s, next, q)
+	q.fence = 0
+	m.throw(s, next, q)
+	q.kind = doAdvance
+	m.throw(s, next, q)
+	q.kind = doWrite
+	q.fence, q.lease = far, ""
+	m.throw(s, next, q)
+	q.lease = "forged"
+	if l := m.stores.at(s.store[0]).rec.Lease; l.Fence != 0 {
+		q.fence, q.op = l.Fence, 2*maxIntents-2
+		m.throw(s, next, q)
+		q.kind, q.op, q.intent, q.seq = doAdvance, 0, 0, 0
+		m.throw(s, next, q)
+	}
+}
+
+func (m *machine) throw(s *state, next state, q message) {
+	m.send(&next, m.msgs.name(q))
 	m.emit(s, next, event{kind: evForge, who: world0}, "")
 }
 
@@ -215,7 +307,11 @@ func (m *machine) time(s *state) {
 	next := *s
 	next.now++
 	for p := range m.w.processes {
-		if proc := *m.procs.at(s.proc[p]); proc.up && !proc.aged {
+		proc := *m.procs.at(s.proc[p])
+		if proc.wrote != 0 {
+			proc.age = min(proc.age+1, uint8(m.ttl/tick))
+		}
+		if proc.up {
 			proc.aged = true
 			next.proc[p] = m.procs.name(proc)
 		}

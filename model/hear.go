@@ -10,7 +10,12 @@ func (m *machine) awaits(c *clientState, q *message) bool {
 	switch q.kind {
 	case reAcquire:
 		return c.phase == asking && c.attempt == q.attempt && (!c.refused || q.code != string(lastword.CodeHeld))
+	case reStatus:
+		return c.phase == holding && c.lease == q.lease && c.kept.questioned == q.sent+1
 	case reRenew:
+		if c.kept.renewing != 0 {
+			return c.lease == q.lease && c.kept.renewing == q.sent+1
+		}
 		return c.phase == holding && c.lease == q.lease && c.trust.Open && c.trust.Sent == span(q.sent)
 	case reComplete:
 		return c.phase == holding && c.lease == q.lease && c.stage == completing
@@ -51,9 +56,15 @@ func (m *machine) listen(c clientState, q message, now uint8) (out acted) {
 	switch q.kind {
 	case reAcquire:
 		c = m.granted(c, q, now)
+	case reStatus:
+		c = m.hearStatus(c, q, now)
 	case reRenew:
+		if m.keeps(c.id) {
+			c = m.hearRenewal(c, q, now)
+			break
+		}
 		if code == "" {
-			c.trust = m.wiring.renewed(c.trust, int64(ttl), int64(ttl), span(now))
+			c.trust = m.wiring.renewed(c.trust, int64(m.ttl), int64(m.ttl), span(now))
 			if m.wiring.reread {
 				c.fence = q.fence
 			}
@@ -88,11 +99,17 @@ func (m *machine) granted(c clientState, q message, now uint8) clientState {
 	switch lastword.Code(q.code) {
 	case "":
 		c.phase, c.lease, c.fence = holding, q.lease, q.fence
-		g := core.TrustGrant{Base: m.wiring.base(span(q.sent), span(now)), TTL: int64(ttl), Bound: bound}
+		g := core.TrustGrant{Base: m.wiring.base(span(q.sent), span(now)), TTL: int64(m.ttl), Bound: m.bound(), Remaining: int64(q.left)}
+		if m.keeps(c.id) {
+			g.MaxHold, g.Call = int64(m.w.maxHold), int64(m.w.call)
+		}
 		if q.whole {
-			g.Remaining = int64(ttl)
+			g.Remaining = int64(m.ttl)
 		}
 		c.trust = m.wiring.newTrust(g, span(now))
+		if c, _ = m.evidence(c, q.sent, core.Span(g.Remaining), now); m.keeps(c.id) && c.trust.State == lastword.HolderHeld {
+			c.kept = m.firstHeld(c.kept, now)
+		}
 		c.sent, c.resent, c.refused = 0, 0, false
 	case lastword.CodeHeld:
 		c.refused = true
@@ -109,6 +126,10 @@ func (m *machine) answered(c clientState, q message) clientState {
 	c.open, c.tries = false, 0
 	if v == lastword.Applied || v == lastword.Replayed {
 		c.next++
+		return c
+	}
+	if m.keeps(c.id) { // the work is over; what becomes of the tenure is another matter
+		c.next = uint8(m.w.writes)
 		return c
 	}
 	return m.over(c)

@@ -1,6 +1,11 @@
 package model
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/lastword/lastword/internal/core"
+)
 
 // actor is who an event belongs to, in the order of a drawing's columns.
 type actor uint8
@@ -43,6 +48,17 @@ const (
 	evPlaceBackup
 	evPlaceRestore
 	evDeclare
+	evOpen
+	evMistake
+	evLose
+	evLoseWitness
+	evOtherWitness
+	evLoseStore
+	evAsk
+	evNoRenewal
+	evNoStatus
+	evStop
+	evOverrun
 	evForge
 	evTick
 	evCalm
@@ -75,7 +91,9 @@ var eventNames = [events]string{
 	evBackup: "backups", evRestore: "restores of the authority", evRevoke: "revocations sent",
 	evTransact: "transactions", evTransactTwice: "writes delivered twice", evSecondStep: "second halves of a torn transaction",
 	evPlaceBackup: "backups of the resource", evPlaceRestore: "restores of the resource",
-	evDeclare: "restores declared", evForge: "forged grants", evTick: "ticks", evCalm: "calms",
+	evDeclare: "restores declared", evOpen: "frozen records released", evMistake: "mistakes of a client", evLose: "records lost", evLoseWitness: "witnesses lost", evOtherWitness: "witnesses exchanged", evLoseStore: "stores lost",
+	evAsk: "questions about a tenure", evNoRenewal: "renewals without an answer", evNoStatus: "questions without an answer",
+	evStop: "work told to stop", evOverrun: "work that did not stop", evForge: "forged grants", evTick: "ticks", evCalm: "calms",
 	evPause: "pauses", evResume: "resumes", evCheck: "checks before a write", evAcquire: "acquires",
 	evRepeat: "repeated acquires", evRenew: "renewals", evWrite: "writes", evResubmit: "writes submitted again",
 	evComplete: "completions", evRelease: "releases", evCancel: "cancellations", evClientCrash: "client crashes",
@@ -98,9 +116,11 @@ type successor struct {
 
 // machine generates the successors of a state.
 type machine struct {
-	w      world
-	wiring *wiring
-	full   bool // a pool or the net overflowed: the world is too large
+	w       world
+	ttl     core.Span
+	wiring  *wiring
+	reached outcomes
+	full    bool // a pool or the net overflowed: the world is too large
 
 	stores  *storePool
 	ghosts  *pool[ghost]
@@ -121,7 +141,7 @@ type machine struct {
 }
 
 func newMachine(w world, wi *wiring) *machine {
-	m := &machine{w: w, wiring: wi}
+	m := &machine{w: w, wiring: wi, ttl: cmp.Or(w.ttl, ttl)}
 	m.stores = newStorePool(&m.full)
 	m.ghosts = newPool(&m.full, ghost{})
 	m.marks = newPool(&m.full, witnessState{})
@@ -154,8 +174,14 @@ func (m *machine) enough() bool { return m.onlyFirst && len(m.out) > 0 }
 func (m *machine) successors(s *state) []successor {
 	m.out = m.out[:0]
 	m.onlyFirst = s.calm != 0
-	if m.w.script && !m.free(s) {
-		return m.scripted(s)
+	if m.w.script {
+		if !m.free(s) {
+			return m.scripted(s)
+		}
+		m.came(outPrefix)
+	}
+	if m.w.prompt && m.looks(s) {
+		return m.out
 	}
 	for p := range m.w.processes {
 		if m.process(s, uint8(p)); m.enough() {
@@ -183,6 +209,21 @@ func (m *machine) successors(s *state) []successor {
 		m.atRest(s)
 	}
 	return m.out
+}
+
+// looks lets a process look at once when a tick has gone by: a tenure is then over as
+// early as it can be, which is the worst for a holder.
+func (m *machine) looks(s *state) bool {
+	for p := range m.w.processes {
+		if proc := m.procs.at(s.proc[p]); proc.up && proc.aged && proc.read == 0 {
+			before := len(m.out)
+			m.round(s, uint8(p), *proc, m.stores.at(s.store[proc.at]))
+			if len(m.out) > before {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // send puts a message under way; the net is a sorted set.

@@ -28,7 +28,7 @@ func run(t *testing.T, o model.Options) model.Report {
 func draw(t *testing.T, v model.Violation) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := model.Draw(&b, v, 110); err != nil {
+	if err := model.Draw(&b, v, 0); err != nil { // the width that the tool draws with
 		t.Fatal(err)
 	}
 	return b.String()
@@ -48,6 +48,9 @@ func TestTheRightSystemHasNoViolation(t *testing.T) {
 	t.Logf("%d states, %d transitions, %d states/s a core, %s", r.States, r.Transitions, r.StatesPerSecond, r.Elapsed.Round(time.Millisecond))
 	for _, w := range r.Worlds {
 		t.Logf("%-16s %9d states %s", w.Name, w.States, w.Elapsed.Round(time.Millisecond))
+	}
+	for _, missing := range r.Missing() {
+		t.Errorf("not reached: %s", missing)
 	}
 	if scope != "ci" {
 		return
@@ -214,7 +217,12 @@ func TestAScheduleSurvivesItsFile(t *testing.T) {
 	if got, err := model.Replay(s); err != nil || got.Kind != "revoked_generation_overwrite" {
 		t.Errorf("got %q, %v", got.Kind, err)
 	}
-	for _, bad := range []string{``, `{}`, `{"events":["A: x"],"values":[]}`, `{"events":["x"],"values":["-"]}`, `{"other":1}`} {
+	whole := string(b)
+	for _, bad := range []string{
+		``, `{}`, `{"events":["A: x"],"values":[]}`, `{"events":["x"],"values":["-"]}`, `{"other":1}`,
+		whole + "{}", whole + " x", strings.Replace(whole, `"B@42"`, `""`, 1), strings.Replace(whole, "revoked_generation_overwrite", "none_such", 1),
+		strings.Replace(whole, `"r31"`, `"none-such"`, 1), strings.Replace(whole, `"no-fence"`, `"none-such"`, 1), strings.Replace(whole, `"no-fence"`, `""`, 1),
+	} {
 		if _, err := model.ReadSchedule(strings.NewReader(bad)); !errors.Is(err, lastword.ErrInvalid) {
 			t.Errorf("%s: got %v, want INVALID", bad, err)
 		}
@@ -244,8 +252,8 @@ func TestReportHasTheNamesThatScriptsRelyOn(t *testing.T) {
 	}
 	var got struct {
 		Variant       string
-		States        uint64
-		Interleavings uint64
+		States        uint64 `json:",string"`
+		Interleavings uint64 `json:",string"`
 		Violations    []struct {
 			Kind   string
 			Events []string

@@ -48,7 +48,7 @@ func (s *state) hash() uint64 {
 	h = mix(h, uint64(s.left[0])|uint64(s.left[1])<<8|uint64(s.left[2])<<16|uint64(s.left[3])<<24|
 		uint64(s.left[4])<<32|uint64(s.left[5])<<40|uint64(s.left[6])<<48|uint64(s.left[7])<<56)
 	h = mix(h, uint64(s.left[8])|uint64(s.left[9])<<8|uint64(s.left[10])<<16|uint64(s.now)<<24|
-		uint64(s.calm)<<32|uint64(s.paused)<<40|uint64(s.left[11])<<48)
+		uint64(s.calm)<<32|uint64(s.paused)<<40|uint64(s.left[11])<<48|uint64(s.left[12]^s.left[13]<<3^s.left[14]<<6^s.left[15]<<7)<<56)
 	return h * b
 }
 
@@ -129,6 +129,11 @@ type procState struct {
 	tick     core.Tick
 	stood    bool // it has seen the counter stand for a tick
 
+	// In a world with a keeper: the revision that it granted or renewed at, and the
+	// time since.
+	wrote uint64
+	age   uint8
+
 	// What it has read and decided, and not yet committed.
 	read, message uint16
 	waited        core.Span
@@ -138,6 +143,7 @@ type procState struct {
 	plan      uint16 // witness
 	planEpoch uint32
 	found     uint32
+	empty     bool // the store was, then
 }
 
 // clientState is what a client believes.
@@ -165,6 +171,7 @@ type clientState struct {
 	born   uint8 // times it has crashed
 
 	stage stage
+	kept  kept
 }
 
 type phase uint8
@@ -201,6 +208,8 @@ type placeState struct {
 	effects [maxIntents]uint8 // by intent
 	top     uint8             // newest generation that it has accepted, from 1
 	shut    bool              // restored and not yet declared
+	frozen  bool              // two leases came under one fence
+	seen    seen              // what its verifications were made with
 }
 
 type receipt struct {
@@ -278,6 +287,8 @@ type message struct {
 	code    string // code or verdict
 	whole   bool   // the answer extended the tenure, or granted it
 	found   bool
+	told    toldStatus // of the tenure that was asked for
+	left    core.Span  // of a tenure that had been granted before
 
 	// Of a write whose status has been asked.
 	asked bool
@@ -286,6 +297,14 @@ type message struct {
 	// Of a broken place: what it had read in its first step, from 1.
 	read   uint16
 	forged bool
+	leaked bool  // forged with the authority's key
+	gate   uint8 // that it is in, from 1; 0: none yet, or there is one alone
+	ask    bool  // its gate asks the authority
+	behind bool  // told STALE_OWNER: the next fence is asked for
+	jump   bool  // told FENCE_JUMP: the next fence is asked for
+
+	// Of a client that makes a mistake.
+	otherRoot, otherPayload bool
 }
 
 type messageKind uint8
@@ -299,6 +318,7 @@ const (
 	askComplete
 	askCancel
 	askRevoke
+	askStatus
 	askNumber
 	// To the place.
 	doWrite
@@ -307,12 +327,21 @@ const (
 	// To a client.
 	reAcquire
 	reRenew
+	reStatus
 	reComplete
 	reNumber
 	reWrite
 	reAdvance
 	reLookup
 )
+
+// result is what a completion brings.
+func (q message) result() []byte {
+	if q.otherPayload {
+		return []byte("done otherwise")
+	}
+	return []byte("done " + requestID(q.client, q.attempt))
+}
 
 var clientNames = [maxClients]string{"A", "B", "C"}
 

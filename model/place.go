@@ -25,9 +25,8 @@ type applied struct {
 	bad   kind
 }
 
-// transact lets the place carry out message i of the net.
-func (m *machine) transact(s *state, i int, again bool) {
-	msg := s.net[i]
+// transact lets the place carry out message i of the net, as msg.
+func (m *machine) transact(s *state, i int, msg uint16, again bool) {
 	a := uint64(s.place)<<48 | uint64(msg)<<32 | uint64(s.ghost)<<16
 	v, ok := m.applying.get(a, 0)
 	if !ok {
@@ -56,37 +55,72 @@ func (m *machine) transact(s *state, i int, again bool) {
 func (m *machine) carryOut(p placeState, id uint16, q message, g *ghost) applied {
 	switch {
 	case q.kind == doLookup:
-		return applied{place: id, reply: m.msgs.name(message{
-			kind: reLookup, client: q.client, lease: q.lease, found: p.receipts[0].known || p.tombs&1 == 1,
-		})}
-	case !m.wiring.verify(g, q):
+		found := p.receipts[0].known || p.tombs&1 == 1
+		m.came(choose(found, outFound, outNotFound))
+		return applied{place: id, reply: m.msgs.name(message{kind: reLookup, client: q.client, lease: q.lease, found: found})}
+	case !m.wiring.verify(g, q) || !m.gate(q).verified(&m.w, q):
+		m.ruled(q, lastword.Unverified)
 		return applied{place: id, reply: m.verdict(q, lastword.Unverified, 0)}
 	case q.read != 0:
 		return m.secondStep(p, q, g)
 	}
+	d := m.ruling(&p, q)
+	if q.behind && d.Verdict == lastword.StaleOwner && core.Behind(p.rec, q.heard.NextFence) {
+		d = core.Decision{Verdict: lastword.FenceRegression, Freeze: true}
+	}
+	m.ruled(q, d.Verdict)
+	out := m.follow(p, id, q, d, g)
+	switch {
+	case out.bad != "":
+	case !m.told(&p, q, d, g):
+		out.bad = wrongVerdict
+	case d.Write && !m.recorded(&p, q, d):
+		out.bad = wrongRecord
+	}
+	return out
+}
+
+// ruling is what the rules say to a verified message.
+func (m *machine) ruling(p *placeState, q message) core.Decision {
 	a := m.wiring.attempt(m.attemptOf(q))
-	var d core.Decision
 	rec := p.rec
 	rec.Lost = !rec.Exists && (p.receipts != [maxIntents * 2]receipt{} || p.tombs != 0)
 	if q.kind == doAdvance {
-		d = m.wiring.advance(rec, a)
-	} else {
-		d = m.wiring.admit(rec, m.wiring.operation(p.operation(q.op)), a)
+		return m.wiring.advance(rec, a)
 	}
+	return m.wiring.admit(rec, m.wiring.operation(p.operation(q.op)), a)
+}
+
+// follow does what a ruling asks for.
+func (m *machine) follow(p placeState, id uint16, q message, d core.Decision, g *ghost) applied {
 	switch {
+	case d.Again == core.AgainVerify: // with the newest bundle
+		m.came(outVerifyAgain)
+		q.gate = uint8(len(m.w.gates))
+		return applied{place: id, again: m.msgs.name(q)}
 	case d.Again != "": // asked again, after the look
-		q.asked, q.heard, q.look = false, core.Heard{}, !p.rec.Exists
+		q.ask, q.asked, q.heard, q.look = m.w.status == core.FenceOnly, false, core.Heard{}, !p.rec.Exists
+		return applied{place: id, again: m.msgs.name(q)}
+	case d.Verdict == lastword.FenceJump && m.w.status == core.FenceOnly && !q.jump: // asked for the next fence (R14a)
+		q.jump = true
+		return applied{place: id, again: m.msgs.name(q)}
+	case d.Verdict == lastword.StaleOwner && m.w.raw && q.asked && !q.behind: // asked after the record was read: did the authority go back?
+		q.asked, q.heard, q.behind = false, core.Heard{}, true
 		return applied{place: id, again: m.msgs.name(q)}
 	case d.Verdict != lastword.Applied || !d.Write:
 		return m.unchanged(p, id, q, d)
 	case q.kind == doAdvance:
-		p.rec = d.Record
+		p.rec, p.frozen, p.seen = d.Record, false, p.seen.and(m.gate(q))
 		p.top = max(p.top, g.find(q.fence, q.lease))
 		return applied{place: m.places.name(p), reply: m.verdict(q, d.Verdict, 0)}
 	case m.wiring.torn != whole:
 		return m.firstStep(p, id, q, d, g)
 	}
+	if gen := g.find(q.fence, q.lease); gen != 0 && gen < g.n && gen >= p.top {
+		m.came(outEarly)
+	}
 	p.store(q, d)
+	p.seen = p.seen.and(m.gate(q))
 	bad := p.effect(q, g, &m.w)
 	if bad == "" {
 		bad = p.agrees()
@@ -99,6 +133,7 @@ func (m *machine) unchanged(p placeState, id uint16, q message, d core.Decision)
 	out.place = id
 	if d.Freeze {
 		p.rec = core.Freeze(p.rec)
+		p.frozen = true
 		out.place = m.places.name(p)
 	}
 	r := p.receipts[q.op]
@@ -107,7 +142,7 @@ func (m *machine) unchanged(p placeState, id uint16, q message, d core.Decision)
 		own = uint64(r.seq)
 	}
 	out.reply = m.verdict(q, d.Verdict, own)
-	if q.kind != doWrite {
+	if q.kind != doWrite || q.leaked || q.otherPayload {
 		return out
 	}
 	done := p.effects[q.intent] > 0
@@ -121,16 +156,32 @@ func (m *machine) unchanged(p placeState, id uint16, q message, d core.Decision)
 }
 
 func (m *machine) attemptOf(q message) core.Attempt {
+	g := m.gate(q)
 	a := core.Attempt{
 		Fence: q.fence, LeaseID: q.lease, GrantDigest: lastword.DigestOf([]byte(q.lease + q.fence.String())),
-		Root: root, Seq: uint64(q.seq), Operation: operationName(q.op), Payload: payloads[m.wiring.payload(q.intent)],
-		Policy: m.w.policy, Status: m.w.status, BundleSequence: 1, PolicyGeneration: 1,
+		Root: root, Seq: uint64(q.seq), Operation: operationName(q.op), Payload: payloads[m.payload(q)],
+		Policy: g.policy, Status: g.status, BundleSequence: g.sequence, MinEpoch: g.minEpoch,
+		PolicyGeneration: m.w.generation(q.fence.Epoch()), MinPolicyGeneration: g.minGeneration,
 		Heard: core.Heard{Mode: core.FenceOnly},
 	}
-	if q.asked {
+	if q.otherRoot {
+		a.Root = otherRoot
+	}
+	switch {
+	case q.asked:
 		a.Heard = q.heard
+	case g.proof != "":
+		a.Heard = core.Heard{Mode: g.proof, State: lastword.StateHeld}
 	}
 	return a
+}
+
+// payload is the number of the content that q brings.
+func (m *machine) payload(q message) uint8 {
+	if q.otherPayload {
+		return maxIntents
+	}
+	return m.wiring.payload(q.intent)
 }
 
 func (m *machine) verdict(q message, v lastword.Verdict, own uint64) uint16 {
@@ -142,6 +193,13 @@ func (m *machine) verdict(q message, v lastword.Verdict, own uint64) uint16 {
 		r = message{kind: reAdvance, client: q.client, lease: q.lease, code: string(v)}
 	}
 	return m.msgs.name(r)
+}
+
+func payloadNumber(q message) uint8 {
+	if q.otherPayload {
+		return maxIntents
+	}
+	return q.intent
 }
 
 func (p *placeState) operation(op uint8) core.KnownOperation {
@@ -163,7 +221,7 @@ func (p *placeState) store(q message, d core.Decision) {
 }
 
 func (p *placeState) receive(q message, d core.Decision) {
-	p.receipts[q.op] = receipt{known: true, intent: q.intent, seq: uint8(d.Seq), fence: q.fence, lease: q.lease, payload: q.intent}
+	p.receipts[q.op] = receipt{known: true, intent: q.intent, seq: uint8(d.Seq), fence: q.fence, lease: q.lease, payload: payloadNumber(q)}
 }
 
 // effect changes the business value, and checks what only the observer can.
@@ -176,7 +234,10 @@ func (p *placeState) effect(q message, g *ghost, w *world) kind {
 	p.value, p.by = int8(q.client)+1, q.fence
 	p.effects[q.intent]++
 	p.top = max(p.top, gen)
+	p.frozen = false
 	switch {
+	case q.leaked: // signed by the authority's own key: what it may do is what told and the numbers leave
+		return ""
 	case gen == 0 || q.forged:
 		return unauthorizedAccept
 	case older:

@@ -1,6 +1,10 @@
 package model
 
-import "github.com/lastword/lastword"
+import (
+	"cmp"
+
+	"github.com/lastword/lastword"
+)
 
 // kind is a property as the name of its violation.
 type kind = string
@@ -45,6 +49,27 @@ const (
 	segmentJump kind = "segment_jump"
 	// A holder started a write without trusting its tenure (R26).
 	effectWithoutTrust kind = "effect_without_trust"
+	// A lease admitted again after its end: EXPIRED and RELEASED are final (R26).
+	finalRevived kind = "final_state_left"
+	// A holder trusts for longer than any answer that it has heard allows (R25).
+	trustBeyondEvidence kind = "trust_beyond_evidence"
+	// A lease is held for longer than the longest hold, or than its drain (R28).
+	heldTooLong kind = "held_too_long"
+	// Something was sent for a lease that was over (R26).
+	askedAfterTheEnd kind = "asked_after_the_end"
+	// A lease was released while its work was under way (R28).
+	releasedAtWork kind = "released_at_work"
+	// A lease tells an end that is not its own (R28).
+	wrongEnd kind = "wrong_end"
+	// The place told a verdict that is not the protocol's for what it has and what came
+	// (protocol §4).
+	wrongVerdict kind = "wrong_verdict"
+	// A record is not what the accepted step makes of it (protocol §4, R20).
+	wrongRecord kind = "wrong_record"
+	// A process started, went on or stopped where R10 says otherwise.
+	wrongStart kind = "wrong_start"
+	// The authority told what is not so (R2 to R7).
+	wrongAnswer kind = "wrong_answer"
 	// The faults stopped, and a waiting client was never granted.
 	waitingClientStarves kind = "waiting_client_starves"
 )
@@ -56,7 +81,8 @@ func Properties() []string {
 		twoTenuresHeld, holderPastTrust, leaseShortened, renewedAfterDeadline, foreignTenureChanged,
 		lateCompletion, requestGrantedTwice, grantedAfterCancel, receiptDisagrees,
 		acknowledgedWithoutEffect, refusedButDone, absenceDisproved, segmentJump,
-		effectWithoutTrust, waitingClientStarves,
+		effectWithoutTrust, finalRevived, trustBeyondEvidence, heldTooLong, askedAfterTheEnd, releasedAtWork, wrongEnd,
+		wrongVerdict, wrongRecord, wrongAnswer, wrongStart, waitingClientStarves,
 	}
 }
 
@@ -64,6 +90,15 @@ func Properties() []string {
 func (m *machine) checkTrust(s *state) kind {
 	if m.w.overlap {
 		return ""
+	}
+	if m.w.keeper {
+		keeper := m.clients.at(s.client[0])
+		if bad := m.distrust(keeper, span(s.now)); bad != "" {
+			return bad
+		}
+		if m.toldWrongEnd(keeper) {
+			return wrongEnd
+		}
 	}
 	for c := range m.w.clients {
 		id := s.client[c]
@@ -100,12 +135,13 @@ func (m *machine) belief(id uint16) (bits uint32) {
 }
 
 // grants adds a grant to what the observer knows.
-func (g *ghost) grants(i issue, now uint8, overlap bool) kind {
+func (g *ghost) grants(i issue, now uint8, w *world) kind {
+	overlap := w.overlap
 	var bad kind
 	for k := range g.n {
 		before := &g.issues[k]
 		switch {
-		case before.fence == i.fence:
+		case before.fence == i.fence && !w.raw:
 			bad = numberIssuedTwice
 		case before.client == i.client && before.attempt == i.attempt && bad == "" && g.era == 0:
 			bad = requestGrantedTwice // a restore loses request records, and R2 and R6a with them
@@ -117,7 +153,7 @@ func (g *ghost) grants(i issue, now uint8, overlap bool) kind {
 		bad = fenceNotLarger
 	case g.cancelled>>slot(i.client, i.attempt)&1 == 1 && g.era == 0:
 		bad = grantedAfterCancel
-	case !overlap && g.since != 0 && now < g.since-1+uint8(ttl/tick):
+	case !overlap && g.since != 0 && now < g.since-1+uint8((cmp.Or(w.ttl, ttl)+w.delay)/tick):
 		bad = leaseShortened
 	}
 	if g.n < maxIssues {

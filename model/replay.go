@@ -1,7 +1,9 @@
 package model
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -24,38 +26,60 @@ func (v Violation) Schedule(variant string) Schedule {
 	return Schedule{Variant: variant, World: v.World, Kind: v.Kind, Events: v.Events, Values: v.Values}
 }
 
-// ReadSchedule reads the JSON of one [Schedule]. The error is INVALID.
+// ReadSchedule reads the JSON of one [Schedule], and nothing beside it. The error is
+// INVALID.
 func ReadSchedule(r io.Reader) (Schedule, error) {
 	var s Schedule
 	d := json.NewDecoder(r)
 	d.DisallowUnknownFields()
 	if err := d.Decode(&s); err != nil {
-		return s, &lastword.Error{Code: lastword.CodeInvalid, Op: "replay", Message: "it is no schedule", Err: err}
+		return s, noSchedule("it is no schedule", err)
 	}
-	if len(s.Events) == 0 || len(s.Values) != len(s.Events) {
-		return s, &lastword.Error{
-			Code: lastword.CodeInvalid, Op: "replay",
-			Message: fmt.Sprintf("it has %d events and %d values; want as many values as events, and one at least", len(s.Events), len(s.Values)),
-		}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return s, noSchedule("something stands behind the schedule", nil)
 	}
-	return s, nil
+	switch {
+	case len(s.Events) == 0 || len(s.Values) != len(s.Events):
+		return s, noSchedule(fmt.Sprintf("it has %d events and %d values; want as many values as events, and one at least", len(s.Events), len(s.Values)), nil)
+	case slices.Contains(s.Values, ""):
+		return s, noSchedule(fmt.Sprintf("value %d is empty; of a resource without one it is \"-\"", slices.Index(s.Values, "")+1), nil)
+	}
+	return s, s.check()
+}
+
+// check refuses names that do not exist.
+func (s Schedule) check() error {
+	if _, ok := variant(s.Variant); !ok && s.Variant != None {
+		return noSchedule(fmt.Sprintf("no variant %q", s.Variant), nil)
+	}
+	if _, ok := worlds()[s.World]; !ok {
+		return noSchedule(fmt.Sprintf("no world %q", s.World), nil)
+	}
+	if s.Kind != "" && !slices.Contains(Properties(), s.Kind) {
+		return noSchedule(fmt.Sprintf("no kind of violation %q", s.Kind), nil)
+	}
+	return nil
+}
+
+func noSchedule(message string, err error) error {
+	return &lastword.Error{Code: lastword.CodeInvalid, Op: "replay", Message: message, Err: err}
 }
 
 // Replay runs one schedule and returns it as it went: with the values that were
 // really seen and the violation that it really ended in, "" for none. An event that
 // is not possible where it stands is an error that says what would be (INVALID).
 func Replay(s Schedule) (Schedule, error) {
-	v, ok := variant(s.Variant)
-	w, known := worlds()[s.World]
-	if !known || !ok && s.Variant != "" && s.Variant != None {
-		return s, &lastword.Error{Code: lastword.CodeInvalid, Op: "replay", Message: fmt.Sprintf("no variant %q with a world %q", s.Variant, s.World)}
+	s.Variant = cmp.Or(s.Variant, None)
+	if err := s.check(); err != nil {
+		return s, err
 	}
-	m := newMachine(v.tuned(w), v.wiring())
+	v, _ := variant(s.Variant)
+	m := newMachine(v.tuned(worlds()[s.World]), v.wiring())
 	out := Schedule{Variant: s.Variant, World: s.World}
 	// Two steps may read alike; all that are possible are followed.
 	now := []state{m.initial()}
 	for i, want := range s.Events {
-		next, bad, possible := m.follow(now, want, valueAt(s.Values, i))
+		next, bad, possible := m.goOn(now, want, valueAt(s.Values, i))
 		if len(next) == 0 {
 			return out, &lastword.Error{
 				Code: lastword.CodeInvalid, Op: "replay",
@@ -76,8 +100,8 @@ func valueAt(values []string, i int) string {
 	return ""
 }
 
-// follow takes every step from the states that reads as wanted.
-func (m *machine) follow(from []state, want Event, value string) (next []state, bad kind, possible []string) {
+// goOn takes every step from the states that reads as wanted.
+func (m *machine) goOn(from []state, want Event, value string) (next []state, bad kind, possible []string) {
 	for i := range from {
 		for _, step := range slices.Clone(m.successors(&from[i])) {
 			ev := m.describe(&from[i], &step.s, step.ev)

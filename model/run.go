@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +20,9 @@ type Options struct {
 	// Scope is the name of a [Scope]; "" is "ci" for the right system and the
 	// variant's own world for a variant.
 	Scope string
+	// First ends the right system's run at its first violation, and begins no world
+	// after one that fails. The other figures are of what was explored until then.
+	First bool
 	// Workers is how many worlds are explored at once; 0 is 1. Each takes one core
 	// and memory of its own.
 	Workers int
@@ -38,59 +42,6 @@ type Progress struct {
 	Of     int    // worlds in all
 }
 
-// Report is what a run found.
-type Report struct {
-	Variant string `json:"variant"`
-	Scope   string `json:"scope"`
-	// States is the number of distinct states of all worlds.
-	States uint64 `json:"states"`
-	// Transitions is the number of steps between them.
-	Transitions uint64 `json:"transitions"`
-	// Interleavings is the number of distinct complete orders of events: the ways
-	// through the explored graph from the first state to one without a further step.
-	// It is exact below 2^53 − 1, at which it stops. Where a run ended at a
-	// violation, the states that it had not expanded count as last ones.
-	Interleavings uint64 `json:"interleavings"`
-	// Violations has one of each kind, the shortest that there is; that of the
-	// variant's property first.
-	Violations []Violation `json:"violations"`
-
-	Worlds []WorldReport `json:"worlds"`
-	// Steps counts, by what happened, the steps that changed something.
-	Steps map[string]uint64 `json:"steps"`
-	// Elapsed is the time of the run, StatesPerSecond what one core made of it.
-	Elapsed         time.Duration `json:"elapsed_ns"`
-	StatesPerSecond uint64        `json:"states_per_second"`
-}
-
-// WorldReport is the part of one world.
-type WorldReport struct {
-	Name          string        `json:"name"`
-	States        uint64        `json:"states"`
-	Transitions   uint64        `json:"transitions"`
-	Interleavings uint64        `json:"interleavings"`
-	Elapsed       time.Duration `json:"elapsed_ns"`
-}
-
-// Violation is a counter-example: the shortest order of events that violates a
-// property, and the resource's value after each of them.
-type Violation struct {
-	Kind   string   `json:"kind"`
-	World  string   `json:"world"`
-	Events []Event  `json:"events"`
-	Values []string `json:"values"`
-}
-
-// OK reports whether the report is as it should be: no violation in the right
-// system, the variant's own property violated in a variant.
-func (r Report) OK() bool {
-	v, ok := variant(r.Variant)
-	if !ok {
-		return len(r.Violations) == 0
-	}
-	return len(r.Violations) > 0 && r.Violations[0].Kind == v.Property
-}
-
 // variant is the variant of a name; false for the right system.
 func variant(name string) (Variant, bool) {
 	for _, v := range Variants() {
@@ -105,7 +56,7 @@ func variant(name string) (Variant, bool) {
 func build(o Options) (v Variant, name string, cast []world, err error) {
 	v, ok := variant(o.Variant)
 	if !ok && o.Variant != "" && o.Variant != None {
-		return v, "", nil, invalid(fmt.Sprintf("no variant %q", o.Variant), "Variants lists them")
+		return v, "", nil, invalid(fmt.Sprintf("no variant %q", o.Variant), "want "+None+" or the name of a variant, such as "+Variants()[0].Name)
 	}
 	all := worlds()
 	if ok && o.Scope == "" {
@@ -113,7 +64,7 @@ func build(o Options) (v Variant, name string, cast []world, err error) {
 	}
 	s, known := scope(cmp.Or(o.Scope, "ci"))
 	if !known {
-		return v, "", nil, invalid(fmt.Sprintf("no scope %q", o.Scope), "Scopes lists them")
+		return v, "", nil, invalid(fmt.Sprintf("no scope %q", o.Scope), "want one of "+strings.Join(scopeNames(), ", "))
 	}
 	for _, n := range s.Worlds {
 		cast = append(cast, v.tuned(all[n]))
@@ -194,6 +145,9 @@ func (r *run) all(ctx context.Context) error {
 		})
 	}
 	for i := range r.cast {
+		if r.o.First && r.failed() {
+			break
+		}
 		next <- i
 	}
 	close(next)
@@ -208,6 +162,7 @@ func (r *run) world(ctx context.Context, i int) error {
 	w := r.cast[i]
 	e := newExplorer(newMachine(w, r.v.wiring()))
 	begin := r.o.Elapsed()
+	e.first = r.o.First
 	err := e.run(ctx, r.v.Property, func(states, queued uint64) { r.progress(w.name, states, queued) })
 	if err != nil {
 		return err
@@ -218,11 +173,15 @@ func (r *run) world(ctx context.Context, i int) error {
 		all, values := e.trace(f)
 		x.violations = append(x.violations, Violation{Kind: f.kind, World: w.name, Events: all, Values: values})
 	}
+	x.report.Missing = []string{}
+	if r.v.Name == "" && len(e.found) == 0 {
+		x.report.Missing = append(x.report.Missing, e.missing()...)
+	}
 	orders, cyclic := e.orders(mostOrders)
 	if cyclic {
 		return &lastword.Error{Code: lastword.CodeInternal, Op: "model", Message: "the world " + w.name + " runs in a circle", Hint: "one of its steps costs nothing"}
 	}
-	x.report.Interleavings = orders
+	x.report.Interleavings, x.report.InterleavingsAtLeast = orders, orders == mostOrders
 	r.mu.Lock()
 	r.results[i] = x
 	r.done++
@@ -230,8 +189,12 @@ func (r *run) world(ctx context.Context, i int) error {
 	return nil
 }
 
-// mostOrders is where counting stops: the largest number that JSON readers keep.
-const mostOrders = uint64(lastword.MaxToken)
+// failed reports whether a world has a violation, or did not reach what it must.
+func (r *run) failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.results, func(x *explored) bool { return x != nil && len(x.violations)+len(x.report.Missing) > 0 })
+}
 
 func (r *run) progress(world string, states, queued uint64) {
 	if r.o.Progress == nil {
@@ -240,40 +203,4 @@ func (r *run) progress(world string, states, queued uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.o.Progress(Progress{World: world, States: states, Queued: queued, Worlds: r.done, Of: len(r.cast)})
-}
-
-func (r *run) report(variant, scope string, elapsed time.Duration) Report {
-	out := Report{
-		Variant: variant, Scope: scope, Violations: []Violation{}, Steps: map[string]uint64{}, Elapsed: elapsed,
-	}
-	var busy time.Duration
-	shortest := map[kind]Violation{}
-	for _, x := range r.results {
-		out.Worlds = append(out.Worlds, x.report)
-		out.States += x.report.States
-		out.Transitions += x.report.Transitions
-		out.Interleavings = min(out.Interleavings+x.report.Interleavings, mostOrders)
-		busy += x.report.Elapsed
-		for k, n := range x.fired {
-			if n > 0 {
-				out.Steps[eventNames[k]] += n
-			}
-		}
-		for _, v := range x.violations {
-			if s, ok := shortest[v.Kind]; !ok || len(v.Events) < len(s.Events) {
-				shortest[v.Kind] = v
-			}
-		}
-	}
-	for _, v := range shortest {
-		out.Violations = append(out.Violations, v)
-	}
-	slices.SortFunc(out.Violations, func(a, b Violation) int {
-		first := func(v Violation) int { return int(flag(v.Kind != r.v.Property)) }
-		return cmp.Or(first(a)-first(b), len(a.Events)-len(b.Events), cmp.Compare(a.Kind, b.Kind))
-	})
-	if busy > 0 {
-		out.StatesPerSecond = uint64(float64(out.States) / busy.Seconds())
-	}
-	return out
 }

@@ -1,6 +1,10 @@
 package model
 
-import "github.com/lastword/lastword/internal/core"
+import (
+	"slices"
+
+	"github.com/lastword/lastword/internal/core"
+)
 
 // Scope is a named list of worlds.
 type Scope struct {
@@ -10,21 +14,28 @@ type Scope struct {
 	Worlds []string
 }
 
-// Scopes are all named scopes, the smallest first.
+// Scopes are all named scopes, the smallest first. Each has all worlds of the one
+// before it.
 func Scopes() []Scope {
+	r31 := []string{"r31", "r31-second", "r31-latest"}
+	quick := slices.Concat(r31, []string{"again", "work", "places-twice", "operators", "leaked", "jump", "mistakes", "mistakes-latest", "once", "confused",
+		"leaked-exact", "lock-delay", "lock-delay-restart", "restores-unwitnessed", "exhausted", "strange", "lost", "registered", "went-back", "settle-asked", "first-start", "strikes", "strikes-unmarked", "last-epoch", "bundles", "gates", "gates-late",
+		"keeper", "keeper-succeeded", "keeper-released", "keeper-drained", "keeper-revoked", "keeper-repeated",
+		"tenures-short", "requests-late", "requests-again", "results-short", "renewals-alone", "starts-short",
+		"restores-short", "restores-running", "settle-short", "segments-short", "undeclared-short",
+	})
+	ci := slices.Concat(quick, []string{
+		"tenures", "requests", "results", "processes", "renewals", "starts", "restores", "segments",
+		"latest", "settle", "places", "undeclared", "calm", "three", "segments-closed", "restores-repeated",
+		"keeper-twice",
+	})
 	return []Scope{
-		{Name: "r31", About: "two clients, an issuer that starts at 40, one expiry and one hand-over: the declared orders of R31", Worlds: []string{"r31"}},
-		{Name: "quick", About: "the smaller worlds", Worlds: []string{
-			"r31", "again", "work", "places-twice", "operators",
-		}},
-		{Name: "ci", About: "every world, in the bounds that tests have time for", Worlds: []string{
-			"r31", "tenures", "requests", "results", "processes", "renewals", "starts", "restores", "segments",
-			"again", "work", "latest", "settle", "places", "places-twice", "undeclared", "operators", "calm", "three", "segments-closed", "restores-repeated",
-		}},
-		{Name: "large", About: "more time, more of each fault, more work", Worlds: []string{
-			"r31", "stale", "tenures-long", "requests-long", "results-doubled", "renewals", "restores-long", "segments-long",
-			"work-long", "settle", "starts", "places-twice", "undeclared", "calm", "three-long",
-		}},
+		{Name: "r31", About: "two clients, an issuer that starts at 40, one expiry and one hand-over: the declared orders of R31", Worlds: r31},
+		{Name: "quick", About: "the smaller worlds", Worlds: quick},
+		{Name: "ci", About: "every world, in the bounds that tests have time for", Worlds: ci},
+		{Name: "large", About: "these and more: more time, more of each fault, more work", Worlds: slices.Concat(ci, []string{
+			"stale", "tenures-long", "requests-long", "results-doubled", "restores-long", "segments-long", "work-long", "three-long", "keeper-long",
+		})},
 	}
 }
 
@@ -35,6 +46,13 @@ func scope(name string) (Scope, bool) {
 		}
 	}
 	return Scope{}, false
+}
+
+func scopeNames() (names []string) {
+	for _, s := range Scopes() {
+		names = append(names, s.Name)
+	}
+	return names
 }
 
 // worlds are the casts that scopes are made of.
@@ -50,128 +68,114 @@ func worlds() map[string]world {
 		named[name] = w
 	}
 	longer("tenures-long", "tenures", func(w *world) { w.horizon = 5 })
-	longer("results-doubled", "results", func(w *world) { w.horizon, w.dups = 2, 1 })
+	longer("results-doubled", "results", func(w *world) {
+		w.horizon, w.dups = 2, 1
+		w.wants &^= outs(outByCounter)
+	})
 	longer("restores-long", "restores", func(w *world) { w.horizon = 3 })
-	longer("restores-repeated", "restores", func(w *world) { w.crashes, w.resends, w.cancels, w.writes = 0, 1, 1, 0 })
+	longer("restores-repeated", "restores", func(w *world) {
+		w.crashes, w.resends, w.cancels, w.writes = 0, 1, 1, 0
+		w.wants = w.wants&^outs(outEarly, outStale) | outs(outGrantedAgain)
+		w.happens &^= steps(evCrash, evStart)
+	})
 	longer("requests-long", "requests", func(w *world) { w.plain = false })
 	longer("segments-long", "segments", func(w *world) { w.horizon = 3 })
 	longer("work-long", "work", func(w *world) { w.horizon, w.attempts, w.others = 4, 2, 1 })
-	longer("three-long", "three", func(w *world) { w.horizon, w.release = 3, false })
+	longer("three-long", "three", func(w *world) {
+		w.horizon, w.release = 3, false
+		w.wants = w.wants&^outs(outReleased) | outs(outByCounter)
+	})
 	longer("places-twice", "places", func(w *world) { w.horizon, w.writes, w.seqZero = 2, 2, true })
-	longer("segments-closed", "segments", func(w *world) { w.horizon, w.dups = 1, 1 })
+	longer("mistakes-latest", "mistakes", func(w *world) {
+		w.policy, w.clients, w.attempts, w.others, w.writes = core.Latest, 1, 2, 0, 3
+		w.wants = outs(outApplied, outConflict, outOutOfOrder, outRootMismatch)
+	})
+	longer("leaked-exact", "leaked", func(w *world) {
+		w.step, w.far = 41, 42
+		w.wants &^= outs(outJump)
+	})
+	longer("gates-late", "gates", func(w *world) {
+		w.horizon, w.writes, w.mistakes, w.release = 2, 1, 0, false
+		w.wants = outs(outApplied, outStale, outUnverified)
+	})
+	longer("keeper-succeeded", "keeper", func(w *world) {
+		w.clients, w.writes = 2, 0
+		w.wants = w.wants&^outs(outApplied) | outs(outByWatching, outHeld)
+	})
+	longer("keeper-released", "keeper", func(w *world) {
+		w.release, w.writes, w.call = true, 0, 2*w.ttl
+		w.wants = w.wants&^outs(outApplied) | outs(outReleased, outNotReleased)
+	})
+	longer("keeper-drained", "keeper", func(w *world) {
+		w.release, w.questions, w.horizon, w.drain, w.maxHold = true, 0, 5, 2*tick, 4*tick
+		w.wants = outs(outUnknown, outExpired, outMaxHold, outDrained, outOverrun, outReleased, outLateAnswer)
+		w.happens = steps(evNoRenewal, evStop, evOverrun)
+	})
+	longer("keeper-revoked", "keeper", func(w *world) {
+		w.writes, w.horizon, w.revokes, w.call = 0, 5, 1, tick/2
+		w.wants = w.wants&^outs(outApplied, outLongHeld) | outs(outRevoked)
+	})
+	longer("keeper-repeated", "keeper", func(w *world) {
+		w.writes, w.resends, w.byRate = 0, 1, true
+		w.wants = w.wants&^outs(outApplied) | outs(outGrantedAgain, outTenureEnded)
+	})
+	longer("keeper-twice", "keeper", func(w *world) { w.renewals, w.questions = 2, 2 })
+	longer("keeper-long", "keeper", func(w *world) {
+		w.clients, w.renewals, w.writes, w.horizon = 2, 2, 0, 7
+		w.wants = w.wants&^outs(outApplied) | outs(outByWatching)
+	})
+	longer("lock-delay-restart", "lock-delay", func(w *world) {
+		w.clients, w.attempts, w.crashes, w.release, w.horizon = 1, 2, 1, false, 5
+		w.wants &^= outs(outReleased)
+	})
+	longer("restores-unwitnessed", "restores", func(w *world) {
+		w.clients, w.horizon, w.strikes, w.starts = 1, 0, 1, 3
+		w.wants = outs(outGranted, outApplied)
+		w.happens = steps(evRestore, evAdvanceEpoch, evLoseWitness)
+	})
+	longer("settle-asked", "settle", func(w *world) { w.horizon, w.status = 2, core.Query })
+	longer("strikes-unmarked", "strikes", func(w *world) {
+		w.unmarked, w.strikes = true, 1
+		w.wants |= outs(outAdopted)
+	})
+	// The small ones of worlds that are told in full.
+	longer("tenures-short", "tenures", func(w *world) { w.horizon, w.renewals, w.others = 3, 0, 1 })
+	longer("requests-late", "requests", func(w *world) {
+		w.resends = 0
+		w.wants &^= outs(outGrantedAgain, outTenureEnded)
+	})
+	longer("requests-again", "requests", func(w *world) {
+		w.horizon = 1
+		w.wants &^= outs(outCancelLate, outByWatching)
+	})
+	longer("results-short", "results", func(w *world) {
+		w.horizon, w.resubmits = 2, 1
+		w.wants = w.wants&^outs(outByCounter) | outs(outCompletedAgain)
+	})
+	longer("renewals-alone", "renewals", func(w *world) { w.processes = 1 })
+	longer("starts-short", "starts", func(w *world) {
+		w.writes = 0
+		w.wants &^= outs(outEarly, outStale)
+	})
+	longer("restores-short", "restores", func(w *world) {
+		w.horizon = 1
+		w.wants &^= outs(outEarly, outStale, outByWatching)
+	})
+	longer("restores-running", "restores", func(w *world) {
+		w.crashes, w.writes = 0, 0
+		w.wants &^= outs(outEarly, outStale)
+		w.happens &^= steps(evCrash, evStart)
+	})
+	longer("settle-short", "settle", func(w *world) { w.horizon = 2 })
+	longer("segments-short", "segments", func(w *world) {
+		w.clientCrashes, w.release, w.attempts = 0, false, 1
+		w.wants &^= outs(outReleased)
+		w.happens &^= steps(evClientCrash)
+	})
+	longer("undeclared-short", "undeclared", func(w *world) { w.horizon = 2 })
+	longer("segments-closed", "segments", func(w *world) {
+		w.horizon, w.dups = 1, 1
+		w.wants &^= outs(outByWatching, outUnverified)
+	})
 	return named
-}
-
-func casts() []world {
-	return []world{
-		{
-			name: "r31", about: "A acquires, is stopped and expires; another authority process goes on; B acquires; then every order of writes, replies and recovery",
-			clients: 2, processes: 2, attempts: 1, writes: 1, counter: 40, horizon: 4,
-			status: core.FenceOnly, policy: core.Ordered, seqZero: true, pause: true, script: true,
-			crashes: 1, dups: 1, resubmits: 1,
-		},
-		{
-			name: "tenures", about: "two clients: acquire, renew, write, release; late and lost messages",
-			clients: 2, processes: 1, attempts: 1, writes: 1, counter: 40, horizon: 4,
-			status: core.FenceOnly, policy: core.Ordered, release: true,
-			renewals: 1,
-		},
-		{
-			name: "requests", about: "request ids: repeated, late, cancelled",
-			clients: 2, processes: 1, attempts: 2, others: 1, plain: true, writes: 0, counter: 40, horizon: 2,
-			status: core.FenceOnly, policy: core.Ordered, release: true,
-			cancels: 1, resends: 1,
-		},
-		{
-			name: "results", about: "completions, lost and late, and releases",
-			clients: 2, processes: 1, attempts: 1, writes: 0, counter: 40, horizon: 3,
-			status: core.FenceOnly, policy: core.Ordered, complete: true, release: true,
-		},
-		{
-			name: "processes", about: "two authority processes that read and commit in two steps, crash and start",
-			clients: 2, processes: 2, attempts: 1, writes: 0, counter: 40, horizon: 2,
-			status: core.FenceOnly, policy: core.Ordered, split: true,
-		},
-		{
-			name: "renewals", about: "two authority processes that share a store: renewals at one, watching at the other",
-			clients: 2, processes: 2, attempts: 1, writes: 0, counter: 40, horizon: 3,
-			status: core.FenceOnly, policy: core.Ordered,
-			renewals: 1,
-		},
-		{
-			name: "starts", about: "starts in three durable steps, on the store and on a copy of it",
-			clients: 2, processes: 2, attempts: 1, writes: 1, counter: 40, horizon: 1,
-			status: core.FenceOnly, policy: core.Ordered, steps: true, clone: true, overlap: true,
-			crashes: 1,
-		},
-		{
-			name: "restores", about: "the authority's store is backed up and put back",
-			clients: 2, processes: 1, attempts: 1, writes: 1, counter: 40, horizon: 2,
-			status: core.FenceOnly, policy: core.Ordered,
-			crashes: 1, backups: 1,
-		},
-		{
-			name: "segments", about: "several records of one tenure, doubled writes, lost replies, a crash of the client; the resource asks for the status",
-			clients: 1, processes: 1, attempts: 2, writes: 2, counter: 40, horizon: 2,
-			status: core.Query, policy: core.Ordered, release: true,
-			clientCrashes: 1, resubmits: 1,
-		},
-		{
-			name: "again", about: "one client, two records, two tenures",
-			clients: 1, processes: 1, attempts: 2, writes: 2, counter: 40, horizon: 3,
-			status: core.FenceOnly, policy: core.Ordered, release: true, resends: 1,
-		},
-		{
-			name: "stale", about: "two authority processes that read and commit in two steps, and renewals",
-			clients: 2, processes: 2, attempts: 1, writes: 0, counter: 40, horizon: 3,
-			status: core.FenceOnly, policy: core.Ordered, split: true, renewals: 1,
-		},
-		{
-			name: "work", about: "two clients at one piece of work: the same operations, two records a tenure",
-			clients: 2, processes: 1, attempts: 1, writes: 2, shared: true, counter: 40, horizon: 2,
-			status: core.FenceOnly, policy: core.Ordered,
-			resubmits: 1,
-		},
-		{
-			name: "latest", about: "two clients whose newest state wins, two records a tenure",
-			clients: 2, processes: 1, attempts: 1, writes: 2, counter: 40, horizon: 2,
-			status: core.FenceOnly, policy: core.Latest, release: true,
-			resubmits: 1, dups: 1,
-		},
-		{
-			name: "settle", about: "B settles what A left unknown: fence first, then the look",
-			clients: 2, processes: 1, attempts: 1, writes: 1, counter: 40, horizon: 3,
-			status: core.FenceOnly, policy: core.Ordered, settler: true,
-			dups: 1,
-		},
-		{
-			name: "places", about: "the resource is backed up, put back and declared",
-			clients: 2, processes: 1, attempts: 1, writes: 1, counter: 40, horizon: 3,
-			status: core.FenceOnly, policy: core.Ordered,
-			placeBackups: 1,
-		},
-		{
-			name: "undeclared", about: "the resource is put back and nobody says so; it asks for the status",
-			clients: 2, processes: 1, attempts: 1, writes: 1, counter: 40, horizon: 3,
-			status: core.Query, policy: core.Ordered,
-			placeBackups: 1, undeclared: true,
-		},
-		{
-			name: "operators", about: "an operator revokes; grants are forged",
-			clients: 2, processes: 1, attempts: 1, writes: 1, counter: 40, horizon: 2,
-			status: core.FenceOnly, policy: core.Ordered, release: true,
-			revokes: 1, forgeries: 1,
-		},
-		{
-			name: "calm", about: "the faults stop in every state, and whoever waits is granted",
-			clients: 2, processes: 1, attempts: 1, writes: 1, counter: 40, horizon: 2, calm: 9,
-			status: core.FenceOnly, policy: core.Ordered, release: true,
-			crashes: 1, clientCrashes: 1, resends: 1,
-		},
-		{
-			name: "three", about: "three clients, one after the other",
-			clients: 3, processes: 1, attempts: 1, writes: 1, counter: 40, horizon: 2,
-			status: core.FenceOnly, policy: core.Ordered, release: true,
-		},
-	}
 }

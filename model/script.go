@@ -1,9 +1,9 @@
 package model
 
-// scripted is the one way through the prefix of R31: A acquires, passes its own
-// check and is stopped; its tenure expires; the process that granted it is gone and
-// another one goes on with what is durable; B acquires. After that everything is
-// free.
+// scripted is the one way through the prefix of R31: A acquires, finishes what the
+// world says that it has finished before, passes its own check and is stopped; its
+// tenure expires; the process that granted it is gone and another one goes on with
+// what is durable; B acquires. After that everything is free.
 func (m *machine) scripted(s *state) []successor {
 	w := m.w
 	m.w.script = false
@@ -46,6 +46,8 @@ func (m *machine) wanted(s *state) func(event) bool {
 	switch {
 	case !crashed && a.phase != holding:
 		return either(is(clientA, evAcquire, evHear), is(process1, evServe))
+	case !crashed && a.next < m.w.before:
+		return either(is(clientA, evCheck, evWrite, evHear), is(thePlace, evTransact))
 	case !crashed && !a.checked:
 		return is(clientA, evCheck)
 	case !crashed && s.paused == 0:

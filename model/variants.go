@@ -31,7 +31,9 @@ func Variants() []Variant {
 	all = append(all, timeVariants()...)
 	all = append(all, tenureVariants()...)
 	all = append(all, placeVariants()...)
-	return append(all, holderVariants()...)
+	all = append(all, holderVariants()...)
+	all = append(all, keeperVariants()...)
+	return append(all, toldVariants()...)
 }
 
 func r31Variants() []Variant {

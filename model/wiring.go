@@ -27,10 +27,14 @@ type wiring struct {
 	shut    func(core.FenceRecord, lastword.Token) core.FenceRecord
 
 	// The rules of the holder.
-	newTrust func(core.TrustGrant, int64) core.Trust
-	renewed  func(t core.Trust, ttl, remaining, now int64) core.Trust
-	take     func(lastword.Sequence, string) (lastword.Sequence, uint64, bool)
-	settle   func(s lastword.Sequence, seq, own uint64, v lastword.Verdict) lastword.Sequence
+	newTrust   func(core.TrustGrant, int64) core.Trust
+	renewed    func(t core.Trust, ttl, remaining, now int64) core.Trust
+	ended      func(t core.Trust, how lastword.State, now int64) core.Trust
+	told       func(t core.Trust, ref lastword.TenureRef, st lastword.Status, pause, now int64) core.Trust
+	released   func(t core.Trust, now int64) core.Trust
+	renewalDue func(t core.Trust, now int64) bool
+	take       func(lastword.Sequence, string) (lastword.Sequence, uint64, bool)
+	settle     func(s lastword.Sequence, seq, own uint64, v lastword.Verdict) lastword.Sequence
 
 	// holds reports whether a step's conditions hold: the epoch, the counter if a
 	// deadline was computed from it, and the revision (R8, R9, R10).
@@ -61,8 +65,6 @@ type wiring struct {
 	early bool
 	// started is the store's header after a start.
 	started func(core.Header) core.Header
-	// guard reports whether a running process notices a witness that is ahead.
-	guard func(held uint32, w core.Witness) bool
 
 	// verify reports whether a grant is the authority's and bound to what travels
 	// with it (R12).
@@ -83,6 +85,8 @@ type wiring struct {
 	admits func(t core.Trust, now int64) bool
 	// base is the moment from which a grant's trust is counted (R25).
 	base func(sent, now int64) int64
+	// hurries releases while the work is under way (R28).
+	hurries bool
 	// name is the operation id of an intent.
 	name func(c clientState, intent uint8) uint8
 	// draws lets a client that comes back fetch a number apart from its grant.
@@ -137,7 +141,8 @@ func production() *wiring {
 		cancel: core.Cancel, revoke: core.Revoke, look: core.Look,
 		planStart: core.PlanStart, planAdvance: core.PlanAdvance, compare: core.Compare,
 		admit: core.Admit, advance: core.Advance, shut: core.Close,
-		newTrust: core.NewTrust, renewed: core.Trust.Renewed, take: core.TakeNumber, settle: core.SettleNumber,
+		newTrust: core.NewTrust, renewed: core.Trust.Renewed, ended: core.Trust.Ended, told: core.Trust.Told,
+		released: core.Trust.Released, renewalDue: core.Trust.RenewalDue, take: core.TakeNumber, settle: core.SettleNumber,
 
 		holds: func(st *storeState, c conditions) bool {
 			return st.h.Epoch == c.epoch && (!c.onTick || st.h.Tick == c.tick) && st.rec.Revision == c.revision
@@ -156,10 +161,9 @@ func production() *wiring {
 		leaseID:   leaseName,
 		status:    statusOf,
 		started:   func(h core.Header) core.Header { return h },
-		guard:     func(held uint32, w core.Witness) bool { return w.Current > held },
 
 		verify: func(g *ghost, q message) bool {
-			return !q.forged && g.find(q.fence, q.lease) != 0
+			return q.leaked || !q.forged && g.find(q.fence, q.lease) != 0
 		},
 		attempt:   func(a core.Attempt) core.Attempt { return a },
 		operation: func(k core.KnownOperation) core.KnownOperation { return k },

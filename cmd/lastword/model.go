@@ -1,30 +1,41 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/model"
 )
+
+const modelOp = "lab model"
 
 const modelLong = `Explores every order of events that a scope allows, with the rules that production
 runs. The right system has no violation; a variant, which has one thing broken, has
 one, and its shortest counter-example is drawn as a time line.
 
-Exit code 0: no violation in the right system, or the named defect was found. With
---variant all every variant is explored; -o json prints one object a line.
+Exit code 0: no violation in the right system, and everything was reached that the
+scope is there for; or the named defect was found. 1: not so. With --variant all every
+variant is explored in its own world; -o json prints one object a line.
 
---replay FILE runs one schedule again, as --out FILE stored it.`
+--replay FILE runs one schedule again, as --out FILE stored it. 0: it ended as the file
+says; 1: it ended otherwise; 2: the file is no schedule, or an event in it is not
+possible.`
 
 // modelFlags are what `lab model` takes.
 type modelFlags struct{ variant, scope, out, replay string }
+
+const everyVariant = "all"
 
 func (a *app) modelCommand() *cobra.Command {
 	f := modelFlags{variant: model.None}
@@ -34,101 +45,196 @@ func (a *app) modelCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&f.variant, "variant", f.variant, "`NAME` of what is broken, none, or all")
 	cmd.Flags().StringVar(&f.scope, "scope", "", "`NAME` of what is explored (default: ci, and a variant's own world)")
-	cmd.Flags().StringVar(&f.out, "out", "", "store the counter-example in `FILE`, to be replayed")
+	cmd.Flags().StringVar(&f.out, "out", "", "store the variant's counter-example in `FILE`, to be replayed")
 	cmd.Flags().StringVar(&f.replay, "replay", "", "run the schedule in `FILE` again")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.model(cmd, f) }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := f.check(cmd); err != nil {
+			return err
+		}
+		return a.model(cmd, f)
+	}
 	return cmd
+}
+
+// check refuses what is no name, and flags that do not go together.
+func (f modelFlags) check(cmd *cobra.Command) error {
+	given := cmd.Flags().Changed
+	if given("replay") {
+		for _, other := range []string{"variant", "scope", "out"} {
+			if given(other) {
+				return usage(cmd, "--replay runs the variant and the world that its file names: leave --%s out", other)
+			}
+		}
+		return nil
+	}
+	if !slices.Contains(variantNames(), f.variant) {
+		return usage(cmd, "--variant: no %q: want none, all, or the name of a variant%s", clip(f.variant), near(f.variant, variantNames()))
+	}
+	if given("scope") && !slices.Contains(scopeNames(), f.scope) {
+		return usage(cmd, "--scope: no %q: want one of %s", clip(f.scope), strings.Join(scopeNames(), ", "))
+	}
+	switch {
+	case f.variant == everyVariant && given("scope"):
+		return usage(cmd, "--variant all explores each variant in its own world: leave --scope out, or name one variant")
+	case f.variant == everyVariant && given("out"):
+		return usage(cmd, "--out stores one counter-example: name one variant with --variant")
+	case f.variant == model.None && given("out"):
+		return usage(cmd, "--out stores a counter-example, and the right system has none: name a variant with --variant")
+	}
+	return nil
+}
+
+// near suggests a name.
+func near(wrong string, names []string) string {
+	probe := &cobra.Command{Use: "probe"}
+	for _, n := range names {
+		probe.AddCommand(&cobra.Command{Use: n, Run: func(*cobra.Command, []string) {}})
+	}
+	probe.SuggestionsMinimumDistance = 2
+	if found := probe.SuggestionsFor(wrong); wrong != "" && len(found) > 0 {
+		return "; did you mean " + strings.Join(found, " or ") + "?"
+	}
+	return ""
 }
 
 func (a *app) model(cmd *cobra.Command, f modelFlags) error {
 	switch {
-	case f.replay != "":
-		return a.replay(f.replay)
-	case f.variant != "all":
-		return a.explore(cmd.Context(), f, f.variant)
-	case f.out != "":
-		return usage(cmd, "--out stores one counter-example: name one variant")
+	case cmd.Flags().Changed("replay"):
+		return a.replay(cmd, f.replay)
+	case f.variant != everyVariant:
+		return a.exploreOne(cmd, f)
 	}
 	var failed error
 	for _, v := range model.Variants() {
-		if err := a.explore(cmd.Context(), f, v.Name); err != nil {
-			failed = errors.Join(failed, err)
+		_, err := a.explore(cmd.Context(), model.Options{Variant: v.Name})
+		if _, notFound := errors.AsType[quietly](err); err != nil && !notFound {
+			return err // nobody listens any more, or there was no end
 		}
+		failed = errors.Join(failed, err)
 	}
 	return failed
 }
 
+// exploreOne explores one system and stores its counter-example, if asked to.
+func (a *app) exploreOne(cmd *cobra.Command, f modelFlags) error {
+	o := model.Options{Variant: f.variant, Scope: f.scope}
+	if !cmd.Flags().Changed("out") {
+		_, err := a.explore(cmd.Context(), o)
+		return err
+	}
+	file, err := reserveSchedule(f.out)
+	if err != nil {
+		return usage(cmd, "--out: %s", err)
+	}
+	defer file.discard()
+	r, err := a.explore(cmd.Context(), o)
+	if _, shown := errors.AsType[quietly](err); err != nil && !shown {
+		return err
+	}
+	if len(r.Violations) == 0 {
+		return fmt.Errorf("%s: --out: there is no counter-example, %s was not written (without --scope the variant's own world is explored, which has one)", modelOp, quoted(f.out))
+	}
+	if err := file.commit(r.Violations[0].Schedule(r.Variant)); err != nil {
+		return fmt.Errorf("%s: --out: %w", modelOp, err)
+	}
+	return err
+}
+
 // explore runs one system and shows what it came to.
-func (a *app) explore(ctx context.Context, f modelFlags, variant string) error {
-	o := model.Options{Variant: variant, Scope: f.scope}
+func (a *app) explore(ctx context.Context, o model.Options) (model.Report, error) {
 	if terminal(a.stderr) {
 		o.Progress = func(p model.Progress) {
-			fmt.Fprintf(a.stderr, "\r\033[K%s %s: world %d of %d, %d states, %d to go", variant, p.World, p.Worlds+1, p.Of, p.States, p.Queued)
+			fmt.Fprintf(a.stderr, "\r\033[K%s %s: world %d of %d, %d states, %d to go", o.Variant, p.World, p.Worlds+1, p.Of, p.States, p.Queued)
 		}
 	}
 	r, err := model.Run(ctx, o)
 	if o.Progress != nil {
 		fmt.Fprint(a.stderr, "\r\033[K")
 	}
-	if err != nil {
-		return named(err, "lab model", "")
+	switch {
+	case ctx.Err() != nil:
+		return model.Report{}, &lastword.Error{
+			Code: lastword.CodeCanceled, Op: modelOp, Message: "interrupted, and there is no result",
+			Hint: "a smaller --scope ends sooner: " + strings.Join(scopeNames(), ", "),
+		}
+	case err != nil:
+		return model.Report{}, named(err, modelOp, "")
 	}
 	if err := a.showReport(r); err != nil {
-		return err
-	}
-	if f.out != "" && len(r.Violations) > 0 {
-		if err := storeSchedule(r.Violations[0].Schedule(r.Variant), f.out); err != nil {
-			return fmt.Errorf("lab model: %w", err)
-		}
+		return model.Report{}, fmt.Errorf("%s: %w", modelOp, err)
 	}
 	if !r.OK() {
-		return quietly{exitFailed}
+		return r, quietly{exitFailed}
 	}
-	return nil
+	return r, nil
 }
 
 func (a *app) showReport(r model.Report) error {
 	if a.json {
 		return a.object(r)
 	}
-	fmt.Fprintf(a.stdout, "%s, scope %s: %d states, %d interleavings, %d states/s\n", r.Variant, r.Scope, r.States, r.Interleavings, r.StatesPerSecond)
-	if len(r.Violations) == 0 {
-		_, err := fmt.Fprintln(a.stdout, "no violation")
-		return err
+	var text bytes.Buffer // written at once: whole or not
+	least := ""
+	if r.InterleavingsAtLeast {
+		least = "at least "
+	}
+	fmt.Fprintf(&text, "%s, scope %s: %d states, %s%d interleavings, %d states/s\n", r.Variant, r.Scope, r.States, least, r.Interleavings, r.StatesPerSecond)
+	for _, missing := range r.Missing() {
+		fmt.Fprintf(&text, "not reached: %s\n", missing)
+	}
+	switch {
+	case len(r.Violations) > 0:
+	case r.Variant == model.None:
+		fmt.Fprintln(&text, "no violation")
+	default:
+		fmt.Fprintln(&text, "not found")
 	}
 	for _, v := range r.Violations {
-		fmt.Fprintf(a.stdout, "\n%s\n\n", v.Kind)
-		if err := model.Draw(a.stdout, v, 0); err != nil {
+		fmt.Fprintln(&text)
+		if err := model.Draw(&text, v, 0); err != nil {
 			return err
 		}
+	}
+	_, err := a.stdout.Write(text.Bytes())
+	return err
+}
+
+// maxSchedule is far above what a counter-example needs.
+const maxSchedule = 1 << 20
+
+func (a *app) replay(cmd *cobra.Command, path string) error {
+	b, err := readSmall(path, maxSchedule)
+	if err != nil {
+		return usage(cmd, "--replay %s: %s", quoted(clip(path)), err)
+	}
+	s, err := model.ReadSchedule(bytes.NewReader(b))
+	if err != nil {
+		return usage(cmd, "--replay %s: %s", quoted(clip(path)), reason(err))
+	}
+	went, err := model.Replay(s)
+	if err != nil {
+		return usage(cmd, "--replay %s: %s", quoted(clip(path)), reason(err))
+	}
+	if err := a.showReplay(went); err != nil {
+		return fmt.Errorf("%s: %w", modelOp, err)
+	}
+	if went.Kind != s.Kind {
+		return fmt.Errorf("%s: the schedule was to end in %s and ended in %s", modelOp, orNone(s.Kind), orNone(went.Kind))
 	}
 	return nil
 }
 
-func (a *app) replay(path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("lab model: --replay: %w", err)
-	}
-	defer file.Close()
-	s, err := model.ReadSchedule(file)
-	if err != nil {
-		return named(err, "lab model", "")
-	}
-	went, err := model.Replay(s)
-	if err != nil {
-		return named(err, "lab model", "")
-	}
+func (a *app) showReplay(went model.Schedule) error {
 	if a.json {
-		err = a.object(went)
-	} else {
-		v := model.Violation{Kind: went.Kind, World: went.World, Events: went.Events, Values: went.Values}
-		fmt.Fprintf(a.stdout, "%s: %s\n\n", went.Variant, orNone(went.Kind))
-		err = model.Draw(a.stdout, v, 0)
+		return a.object(went)
 	}
-	if err == nil && went.Kind != s.Kind {
-		return fmt.Errorf("lab model: the schedule was to end in %s and ended in %s", orNone(s.Kind), orNone(went.Kind))
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "%s: %s\n\n", went.Variant, orNone(went.Kind))
+	v := model.Violation{Kind: orNone(went.Kind), World: went.World, Events: went.Events, Values: went.Values}
+	if err := model.Draw(&text, v, 0); err != nil {
+		return err
 	}
+	_, err := a.stdout.Write(text.Bytes())
 	return err
 }
 
@@ -139,26 +245,88 @@ func orNone(kind string) string {
 	return kind
 }
 
-func storeSchedule(s model.Schedule, path string) error {
+// scheduleFile is a schedule on its way: a temporary file that was opened before
+// anything was explored. Nothing stands at its path until commit.
+type scheduleFile struct {
+	path string
+	tmp  *os.File
+}
+
+func reserveSchedule(path string) (*scheduleFile, error) {
+	info, err := os.Stat(path)
+	switch {
+	case path == "":
+		return nil, errors.New("it names no file")
+	case err == nil && !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file", quoted(clip(path)))
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".lastword-schedule-*")
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be made: %w", quoted(clip(path)), pathless(err))
+	}
+	return &scheduleFile{path: path, tmp: tmp}, nil
+}
+
+// commit makes the file, whole, or leaves nothing.
+func (f *scheduleFile) commit(s model.Schedule) error {
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(b, '\n'), 0o644)
+	_, err = f.tmp.Write(append(b, '\n'))
+	err = errors.Join(err, f.tmp.Chmod(0o644), f.tmp.Close())
+	if err == nil {
+		err = os.Rename(f.tmp.Name(), f.path)
+	}
+	return err
+}
+
+// discard removes what was not committed.
+func (f *scheduleFile) discard() {
+	_ = f.tmp.Close()
+	_ = os.Remove(f.tmp.Name())
+}
+
+func variantNames() []string {
+	names := []string{model.None, everyVariant}
+	for _, v := range model.Variants() {
+		names = append(names, v.Name)
+	}
+	return names
+}
+
+func scopeNames() (names []string) {
+	for _, s := range model.Scopes() {
+		names = append(names, s.Name)
+	}
+	return names
 }
 
 func variantList() string {
-	var b strings.Builder
+	var rows [][2]string
 	for _, v := range model.Variants() {
-		fmt.Fprintf(&b, "  %-28s %s\n", v.Name, v.Breaks)
+		rows = append(rows, [2]string{v.Name, v.Breaks})
 	}
-	return b.String()
+	return columns(rows)
 }
 
 func scopeList() string {
-	var b strings.Builder
+	var rows [][2]string
 	for _, s := range model.Scopes() {
-		fmt.Fprintf(&b, "  %-28s %s\n", s.Name, s.About)
+		rows = append(rows, [2]string{s.Name, s.About})
+	}
+	return columns(rows)
+}
+
+// columns are rows whose second column begins in one place, however long a name is.
+func columns(rows [][2]string) string {
+	width := 0
+	for _, r := range rows {
+		width = max(width, len(r[0]))
+	}
+	var b strings.Builder
+	for _, r := range rows {
+		fmt.Fprintf(&b, "  %-*s  %s\n", width, r[0], r[1])
 	}
 	return b.String()
 }

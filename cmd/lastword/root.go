@@ -172,7 +172,7 @@ func clip(s string) string {
 func named(err error, op string, r lastword.Resource) error {
 	e, ok := asError(err)
 	if !ok {
-		return fmt.Errorf("%s %s: %w", op, r, err)
+		return fmt.Errorf("%s: %w", strings.TrimSpace(op+" "+string(r)), err)
 	}
 	if e.Op != "" && e.Resource != "" {
 		return err

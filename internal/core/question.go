@@ -57,6 +57,9 @@ func (t Trust) confirmed(remaining, pause, now int64) Trust {
 	if remaining <= 0 || now >= until || t.State != lastword.HolderUnknown {
 		return t.Untold(pause, now)
 	}
+	if !t.Open && t.Sent > t.Queried {
+		return t.Untold(pause, now) // a renewal that was sent after the question has had no clear answer
+	}
 	t.State, t.Asking = lastword.HolderHeld, false
 	if t.Open && t.Sent > t.Queried {
 		t.State = lastword.HolderRenewing // that one was sent after the question

@@ -95,6 +95,22 @@ func TestAnAnswerThatSaysHeldCountsAsFarAsWhatRemains(t *testing.T) { // R25, R2
 	}
 }
 
+// The answer says nothing of the renewal that was sent after the question; which of
+// the two comes to its end first makes no difference (found by the model).
+func TestAnAnswerDoesNotSettleARenewalThatWasSentAfterTheQuestion(t *testing.T) { // R26
+	asked := doubt(t).Question(16 * sec).Ask(16*sec + 1)
+	first := asked.Unclear(sec, 17*sec).Told(mine, held(20*sec), sec, 17*sec)
+	last := asked.Told(mine, held(20*sec), sec, 17*sec).Unclear(sec, 17*sec)
+	for name, x := range map[string]core.Trust{"before the answer": first, "after it": last} {
+		if x.State != lastword.HolderUnknown || x.Asking {
+			t.Errorf("without an answer to the renewal %s: got %s, want OWNERSHIP_UNKNOWN and another question", name, x.State)
+		}
+	}
+	if x := first.Question(18*sec).Told(mine, held(20*sec), sec, 18*sec); x.State != lastword.HolderHeld {
+		t.Errorf("a question that was sent after the renewal settles it: got %s", x.State)
+	}
+}
+
 func TestAnAnswerThatSaysOverIsDefinite(t *testing.T) { // R26, R28
 	asked := doubt(t).Question(16 * sec)
 	other := held(30 * sec)
