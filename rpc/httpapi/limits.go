@@ -149,12 +149,16 @@ func (b *bounded) Accept() (net.Conn, error) {
 	}
 }
 
-// tell answers without having read, and then reads what comes: closing before would
-// take the answer away from its reader.
+// tell answers once something comes, since many clients do not take an answer to what
+// they have not asked yet, and then reads the rest: closing before would take the answer
+// away from its reader.
 func (b *bounded) tell(c net.Conn) {
 	defer func() { <-b.telling }()
 	defer func() { _ = c.Close() }()
 	_ = c.SetDeadline(b.cfg.Now().Add(time.Second))
+	if _, err := c.Read(make([]byte, 1)); err != nil {
+		return
+	}
 	if _, err := c.Write(b.refusal); err != nil {
 		return
 	}
