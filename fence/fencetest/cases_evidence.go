@@ -18,7 +18,8 @@ func evidenceCases() []testCase {
 }
 
 const (
-	caseEvidence   = "R16b: refusals are counted after the roll-back"
+	caseEvidence = "R16b: refusals are counted after the roll-back"
+	// T12: a payload that is changed under a valid grant.
 	caseQuarantine = "R16b: conflicts are kept, the first and the last of each claimant"
 )
 

@@ -25,6 +25,7 @@ func operatorCases() []testCase {
 const (
 	caseReleased = "R16b: a released record is closed and never lowered"
 	caseActs     = "T16: what an operator did is kept with it"
+	// T30.
 	caseRestored = "R20: a restored record is raised and closed"
 	caseWindow   = "R20: after a restore what has no receipt is expired until a person looks"
 	caseUnraised = "R20: a restored place admits nothing before it is raised"

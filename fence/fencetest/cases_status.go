@@ -22,6 +22,7 @@ func statusCases() []testCase {
 }
 
 const (
+	// T29: no switch turns checks off.
 	caseTightened = "R12: a record's status mode can only be tightened"
 	caseLost      = "R19: receipts without their record are no new record"
 )
