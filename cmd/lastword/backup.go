@@ -26,7 +26,8 @@ larger than all before, and nothing is granted until the longest lease that may 
 been lost is over. Put it there only while no authority runs, and remove the files
 PATH-wal and PATH-shm of the old store.
 
-An existing FILE is replaced with --force only, and only if it is a database.`
+An existing FILE is replaced with --force only, and only if it is a backup of the same
+domain that nobody has open; anything else is refused.`
 
 func (a *app) backupCommand() *cobra.Command {
 	var store string
@@ -36,7 +37,7 @@ func (a *app) backupCommand() *cobra.Command {
 		Example: "  lastword backup /backup/lastword-$(date +%F).db --store sqlite:lastword.db",
 	}
 	cmd.Flags().StringVar(&store, "store", "", "sqlite:`PATH`, as serve has it; or LASTWORD_STORE (required)")
-	cmd.Flags().BoolVar(&force, "force", false, "replace an old backup")
+	cmd.Flags().BoolVar(&force, "force", false, "replace an old backup of the same domain")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if v, ok := a.env("LASTWORD_STORE"); ok && !cmd.Flags().Changed("store") {
 			store = v
