@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,9 +15,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/rpc"
 	wire "github.com/lastword/lastword/rpc/lastword/v1"
 )
@@ -72,27 +75,52 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request, to route) *wire.P
 func (s *Server) body(w http.ResponseWriter, r *http.Request, to route) ([]byte, *wire.Problem) {
 	tooLarge := refused(to.op, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", rpc.MaxRequestBytes), "")
 	if r.ContentLength > rpc.MaxRequestBytes {
-		w.Header().Set("Connection", "close") // it is not read to its end
 		return nil, tooLarge
 	}
 	limit := http.NewResponseController(w)
-	_ = limit.SetReadDeadline(s.cfg.Now().Add(s.cfg.RequestTimeout)) // a recorder has none
+	// The time limit is there already, see announced; a shutdown makes it shorter.
+	stop := context.AfterFunc(s.closing, func() { _ = limit.SetReadDeadline(s.cfg.Now()) })
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, rpc.MaxRequestBytes))
+	ends := !stop()
 	if err == nil {
-		_ = limit.SetReadDeadline(none) // else the rest of it may not take longer either
+		whole(w, limit, ends)
+		return b, nil
 	}
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return nil, tooLarge
 	}
 	switch {
+	case ends:
+		return nil, said(&wire.Refusal{Reason: string(lastword.CodeUnavailable), Op: to.op, Message: "the server is shutting down"})
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		w.Header().Set("Connection", "close")
 		return nil, refused(to.op, http.StatusRequestTimeout, "the body did not arrive in time", "")
-	case err != nil:
-		w.Header().Set("Connection", "close")
-		return nil, refused(to.op, http.StatusBadRequest, "the body did not arrive whole", "")
 	}
-	return b, nil
+	return nil, refused(to.op, http.StatusBadRequest, "the body did not arrive whole", "")
+}
+
+// announced is for a request that says it has a body. Its time runs from here on,
+// whether anybody reads it or not (T22). As long as it was not read whole the answer
+// closes the connection: otherwise net/http would read the rest before it answers. end
+// leaves a caller that still writes a moment to see the answer.
+func (s *Server) announced(w http.ResponseWriter) (end func()) {
+	const moment = time.Second
+	limit := http.NewResponseController(w)
+	_ = limit.SetReadDeadline(s.cfg.Now().Add(s.cfg.RequestTimeout)) // a recorder has none
+	w.Header().Set("Connection", "close")
+	return func() {
+		if w.Header().Get("Connection") != "" {
+			_ = limit.SetReadDeadline(s.cfg.Now().Add(min(moment, s.cfg.RequestTimeout)))
+		}
+	}
+}
+
+// whole is for a body that was read to its end: the connection may go on, and no
+// deadline ends a call that waits.
+func whole(w http.ResponseWriter, limit *http.ResponseController, ends bool) {
+	_ = limit.SetReadDeadline(none)
+	if !ends {
+		w.Header().Del("Connection")
+	}
 }
 
 // checkBody wants one JSON object whose members the message has.
