@@ -25,6 +25,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -156,6 +157,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	s.store = opened
+	s.warnOfReaders()
 	if signer == nil {
 		if err := s.mayMakeKey(ctx); err != nil {
 			return err
@@ -178,6 +180,16 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		s.http = httpapi.NewServer(s.rpc.Local(), httpapi.Config{Pages: s.pages(), Hosts: s.hosts(), Logger: s.cfg.Logger})
 	}
 	return nil
+}
+
+// warnOfReaders tells of a store that others may read: it was made by an older version,
+// or somebody has chosen its mode, which therefore stays.
+func (s *Server) warnOfReaders() {
+	const others = 0o077
+	if info, err := os.Stat(s.files.Store); err == nil && info.Mode()&others != 0 {
+		s.cfg.Logger.Warn("others may read the store, which tells the ids of all tenures",
+			"store", s.files.Store, "mode", fmt.Sprintf("%#o", info.Mode().Perm()), "hint", "chmod 600, also of -wal and -shm")
+	}
 }
 
 // mayMakeKey refuses to make a key beside a store that has been used with another

@@ -58,7 +58,7 @@ func NewServer(conn grpc.ClientConnInterface, cfg Config) *Server {
 		Handler: s, ReadHeaderTimeout: s.cfg.RequestTimeout, IdleTimeout: s.cfg.MaxIdle, MaxHeaderBytes: maxHeaderBytes,
 		ConnState:                    s.watchSilence,
 		DisableGeneralOptionsHandler: true,
-		ErrorLog:  slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn),
+		ErrorLog:                     slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn),
 		// No ReadTimeout and no WriteTimeout: they would end a call that waits. Bodies
 		// and writes have limits of their own.
 	}

@@ -56,6 +56,29 @@ func TestMissingRightsAreSaidAtTheStart(t *testing.T) {
 	commit(t, open(t, path, sqlstore.Config{}), version("doc", 1))
 }
 
+// Who reads the store knows the ids of all tenures, and can act in their holders' places.
+func TestANewStoreIsForItsUserAlone(t *testing.T) {
+	old := syscall.Umask(0o022)
+	defer syscall.Umask(old)
+	path := filepath.Join(t.TempDir(), "authority.db")
+	s := open(t, path, sqlstore.Config{})
+	commit(t, s, first)
+	mode := func(want os.FileMode) {
+		t.Helper()
+		for _, more := range []string{"", "-wal", "-shm"} {
+			if info, err := os.Stat(path + more); err != nil || info.Mode().Perm() != want {
+				t.Errorf("%s: %v, %v, want mode %o", path+more, info.Mode(), err, want)
+			}
+		}
+	}
+	mode(0o600)
+	if err := errors.Join(s.Close(), os.Chmod(path, 0o640)); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, open(t, path, sqlstore.Config{}), version("doc", 1)) // whoever chose another mode has it
+	mode(0o640)
+}
+
 // KF-38: a full disk is said, and nothing is half done.
 func TestAFullDiskIsSaidAndNothingIsHalfDone(t *testing.T) {
 	disk := t.TempDir()
