@@ -63,10 +63,14 @@ func backup(ctx context.Context, path, target string, cfg BackupConfig) (c Copy,
 	if !slices.Contains(sql.Drivers(), driver) {
 		return c, refuse(lastword.CodeInvalid, fmt.Sprintf("no database driver %q is registered", driver), `import one, such as _ "modernc.org/sqlite"`)
 	}
-	if c.Store, err = resolve(path); err != nil {
+	c.Store, err = resolve(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return c, err
 	}
-	if _, err := os.Stat(c.Store); err != nil {
+	if err == nil {
+		_, err = os.Stat(c.Store)
+	}
+	if err != nil {
 		return c, refuseErr(lastword.CodeInvalid, path+" is not there", "name the file of the store", bare(err))
 	}
 	if err := mayBecome(c.Store, target, cfg.Force); err != nil {
@@ -89,11 +93,14 @@ func backup(ctx context.Context, path, target string, cfg BackupConfig) (c Copy,
 		}
 		return copyStore(ctx, driver, c.Store, tmp.Name())
 	})
+	if (sqldb.SQLite{}).Class(err) == sqldb.Full { // reading takes no space
+		return c, explain("backup", target, err)
+	}
 	if err != nil {
 		return c, err
 	}
 	if err := c.seal(ctx, driver, tmp.Name()); err != nil {
-		return c, err
+		return c, explain("backup", target, err)
 	}
 	if c.File, err = filepath.Abs(target); err != nil {
 		return c, err
@@ -150,7 +157,7 @@ func (c *Copy) seal(ctx context.Context, driver, file string) (err error) {
 // publish makes the copy durable, and then gives it its name.
 func (c *Copy) publish(ctx context.Context, driver string, tmp *os.File, force bool) error {
 	if err := tmp.Sync(); err != nil {
-		return err
+		return refuseErr(lastword.CodeUnavailable, c.File+" cannot be put on the disk", "name a file on another one", bare(err))
 	}
 	info, err := tmp.Stat()
 	if err != nil {

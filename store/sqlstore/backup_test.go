@@ -330,6 +330,7 @@ func TestABackupThatIsRefusedLeavesEverythingAsItWas(t *testing.T) {
 		{"no name", "s.db", "new/", false, "it names no file", lastword.CodeInvalid},
 		{"no directory", "s.db", "missing/copy.db", false, "cannot be written to", lastword.CodeUnavailable},
 		{"no store", "missing.db", "new.db", false, "is not there", lastword.CodeInvalid},
+		{"no directory of a store", "missing/s.db", "new.db", false, "missing/s.db is not there", lastword.CodeInvalid},
 		{"no database", "text", "new.db", false, "", lastword.CodeInvalid},
 		{"another program's database", "other.db", "new.db", false, "", lastword.CodeInvalid},
 		{"a store that was never started", "empty.db", "new.db", false, "no authority has ever been started on it", lastword.CodeInvalid},
