@@ -14,6 +14,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,6 +33,7 @@ const maxDepth = 4
 var (
 	aNumber   = regexp.MustCompile(`^(0|[1-9][0-9]{0,19})$`)
 	aDuration = regexp.MustCompile(`^[0-9]{1,12}(\.[0-9]{1,9})?s$`)
+	tooLong   = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?s$`)
 )
 
 // check refuses a request that the transcoder would overlook something of, and gives
@@ -186,6 +188,9 @@ func checkMember(f protoreflect.FieldDescriptor, raw json.RawMessage) error {
 	switch {
 	case value == "null": // as if it were not there
 	case isDuration(f):
+		if isText && tooLong.MatchString(text) && !aDuration.MatchString(text) {
+			return fmt.Errorf("%s %s: want at most 12 digits before the point and 9 behind it", f.Name(), plain(value))
+		}
 		if !isText || !aDuration.MatchString(text) {
 			return fmt.Errorf(`%s %s: want seconds with the unit s, such as "30s" or "0.5s"`, f.Name(), plain(value))
 		}
@@ -193,9 +198,23 @@ func checkMember(f protoreflect.FieldDescriptor, raw json.RawMessage) error {
 		if isText {
 			value = text
 		}
-		if !aNumber.MatchString(value) {
-			return fmt.Errorf("%s %s: want a decimal number", f.Name(), plain(value))
-		}
+		return checkNumber(f, value)
+	}
+	return nil
+}
+
+// checkNumber wants a number that fits. What the authority makes of it is its own
+// matter.
+func checkNumber(f protoreflect.FieldDescriptor, text string) error {
+	bits := 64
+	if f.Kind() == protoreflect.Uint32Kind {
+		bits = 32
+	}
+	if !aNumber.MatchString(text) {
+		return fmt.Errorf("%s %s: want a decimal number", f.Name(), plain(text))
+	}
+	if _, err := strconv.ParseUint(text, 10, bits); err != nil {
+		return fmt.Errorf("%s %s: want a number up to %d", f.Name(), plain(text), ^uint64(0)>>(64-bits))
 	}
 	return nil
 }
@@ -220,8 +239,13 @@ func checkQuery(query url.Values, m protoreflect.MessageDescriptor) error {
 			return fmt.Errorf("the parameter %q is there twice", plain(name))
 		}
 		seen[f.Name()] = true
-		if v := query[name][0]; isNumber(f) && !aNumber.MatchString(v) || f.Kind() == protoreflect.BoolKind && v != "true" && v != "false" {
-			return fmt.Errorf("parameter %s %q: want a decimal number, or true or false", f.Name(), plain(v))
+		switch v := query[name][0]; {
+		case isNumber(f):
+			if err := checkNumber(f, v); err != nil {
+				return fmt.Errorf("parameter %w", err)
+			}
+		case f.Kind() == protoreflect.BoolKind && v != "true" && v != "false":
+			return fmt.Errorf("parameter %s %q: want true or false", f.Name(), plain(v))
 		}
 	}
 	return nil

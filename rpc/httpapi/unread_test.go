@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -163,6 +164,34 @@ func TestT22HeadersMayHave16KiB(t *testing.T) {
 		_ = res.Body.Close()
 		if res.StatusCode != want {
 			t.Errorf("%d bytes: %s, want %d", size, res.Status, want)
+		}
+	}
+}
+
+// What is refused is told in words of this door, and those that fit.
+func TestARefusalSaysWhatIsWanted(t *testing.T) {
+	t.Parallel()
+	d := open(t, untouched(t), httpapi.Config{})
+	for path, want := range map[string]string{
+		"/v1/leases?all=1":                         `parameter all "1": want true or false"`,
+		"/v1/leases?limit=x":                       `parameter limit x: want a decimal number"`,
+		"/v1/leases?limit=4294967296":              `parameter limit 4294967296: want a number up to 4294967295"`,
+		"/v1/leases?limit=99999999999999999999":    `want a number up to 4294967295"`,
+		"/v1/leases?limit=99999999999999999999999": `want a decimal number"`,
+	} {
+		a := d.get(path)
+		if text, _ := json.Marshal(a.object["detail"]); !strings.Contains(strings.ReplaceAll(string(text), `\"`, `"`), want) {
+			t.Errorf("%s: %s", path, a)
+		}
+	}
+	for member, want := range map[string]string{
+		`"ttl":"9007199254740992s"`: `want at most 12 digits before the point`,
+		`"ttl":"0.0000000001s"`:     `and 9 behind it`,
+		`"ttl":"1h"`:                `want seconds with the unit s`,
+	} {
+		a := d.post("/v1/acquire", `{"resource":"doc/a","owner":"w1","request_id":"r1",`+member+`}`)
+		if text := fmt.Sprint(a.object["detail"]); !strings.Contains(text, want) {
+			t.Errorf("%s: %s", member, text)
 		}
 	}
 }
