@@ -97,8 +97,10 @@ func TestAWatchThatItsCallerEndsIsTheErrorOfItsContext(t *testing.T) {
 	f.watch = showing(free("doc/a"))
 	addr, _ := serve(t, f, rpc.ServerConfig{})
 	for name, end := range map[error]func() (context.Context, context.CancelFunc){
-		context.Canceled:         func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) },
-		context.DeadlineExceeded: func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), 300*time.Millisecond) },
+		context.Canceled: func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) },
+		context.DeadlineExceeded: func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(t.Context(), 300*time.Millisecond)
+		},
 	} {
 		ctx, cancel := end()
 		var last error

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -129,9 +130,12 @@ func TestAHostHeaderIsReadStrictly(t *testing.T) {
 		_ = c.SetDeadline(time.Now().Add(patience))
 		_, _ = fmt.Fprintf(c, "GET /openapi.json HTTP/1.1\r\nHost: %s\r\n\r\n", host)
 		res, err := http.ReadResponse(bufio.NewReader(c), nil)
-		_ = c.Close()
-		if err != nil || res.StatusCode != http.StatusMisdirectedRequest && res.StatusCode != http.StatusBadRequest {
-			t.Errorf("Host %q: %v, %v", host, res.Status, err)
+		if err != nil {
+			t.Fatalf("Host %q: %v", host, err)
+		}
+		_ = errors.Join(res.Body.Close(), c.Close())
+		if res.StatusCode != http.StatusMisdirectedRequest && res.StatusCode != http.StatusBadRequest {
+			t.Errorf("Host %q: %s", host, res.Status)
 		}
 	}
 }
