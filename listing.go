@@ -33,7 +33,7 @@ type Page struct {
 // Sight is what a watch shows: one resource as it is, or that every resource has
 // been shown once.
 type Sight struct {
-	Status Status // as on a [Page]; empty if Complete is set
+	Status Status // as on a [Page], without Waiters; empty if Complete is set
 	// Complete comes once: what was there when the watch began has been shown, and
 	// what follows are changes.
 	Complete bool

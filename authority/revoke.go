@@ -41,7 +41,7 @@ func (a *Authority) revoke(ctx context.Context, r revocation) error {
 	}
 	res, err := a.loop.submit(ctx, c, 0)
 	if err == nil {
-		err = alreadyOver(a.refusal(res), res, r.fence)
+		err = otherFence(alreadyOver(a.refusal(res), res, r.fence), r.resource)
 	}
 	a.log(ctx, r, res, err)
 	return named(err, "revoke", r.resource)
@@ -57,6 +57,15 @@ func alreadyOver(err error, res result, fence lastword.Token) error {
 	_, e.Ended = core.Asked(res.record, nil, res.record.Lease.ID)
 	e.Message, e.Hint = "this tenure is over already: "+string(e.Ended.State), ""
 	return e
+}
+
+// otherFence has the hint for an operator, who wants to acquire nothing.
+func otherFence(err error, resource lastword.Resource) error {
+	var e *lastword.Error
+	if errors.As(err, &e) && e.Code == lastword.CodeNotHolder && e.Ended.State == "" {
+		e.Hint = "nothing was ended; look at the status of " + string(resource) + ", and name the fence that is to end"
+	}
+	return err
 }
 
 type revocation struct {

@@ -26,7 +26,7 @@ const (
 // Watch shows the resources whose ids begin with prefix as they are, then one sight
 // with Complete, and then each resource again whenever it has changed. A change is a
 // grant, or an end of a tenure of any kind; renewals, results and waiters alone are
-// none. It tells states and no history: the newest state of every resource is certain
+// none, and Waiters is 0. It tells states and no history: the newest state of every resource is certain
 // to be shown, in the order of revisions, and states between may be left out. A reader
 // that is too slow is shown resources anew that have not changed.
 //
@@ -79,6 +79,7 @@ func (a *Authority) watch(ctx context.Context, prefix string, see show) error {
 			if err != nil {
 				return err
 			}
+			st.Waiters = 0 // nobody follows it: a number would be old at once
 			if err := see(lastword.Sight{Status: st}); err != nil {
 				return err
 			}

@@ -141,6 +141,7 @@ func TestAWatchShowsWhatThereIsAndThenWhatChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		queued := background(t.Context(), a, func() lastword.AcquireRequest { r := on("doc/b", "p", "1", time.Hour); r.Wait = time.Hour; return r }())
+		another := background(t.Context(), a, func() lastword.AcquireRequest { r := on("doc/b", "q", "1", time.Hour); r.Wait = time.Hour; return r }())
 		mustAcquire(t, a, on("docs2", "o", "1", time.Hour))
 		v.quiet(time.Minute)
 
@@ -149,14 +150,18 @@ func TestAWatchShowsWhatThereIsAndThenWhatChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := v.want("doc/b HELD 2")
-		if st := s.Status; st.Holder.Owner != "p" || st.Holder.LeaseID != "" || st.Remaining <= 0 || st.Remaining > st.TTL || st.NextFence != 3 || st.Digest.IsZero() {
+		if st := s.Status; st.Holder.Owner != "p" || st.Holder.LeaseID != "" || st.Remaining <= 0 || st.Remaining > st.TTL || st.NextFence != 3 || st.Digest.IsZero() || st.Waiters != 0 {
 			t.Errorf("shown as %+v", st)
 		}
 		second := (<-queued).tenure
 		if err := a.Cancel(t.Context(), second.Resource, second.Owner, second.RequestID); err != nil {
 			t.Fatal(err)
 		}
-		v.want("doc/b RELEASED 2")
+		v.want("doc/b HELD 3")
+		if err := a.Release(t.Context(), (<-another).tenure.TenureRef); err != nil {
+			t.Fatal(err)
+		}
+		v.want("doc/b RELEASED 3")
 		third := mustAcquire(t, a, on("doc/new", "o", "1", time.Hour))
 		v.want("doc/new HELD 1")
 		if err := a.Revoke(t.Context(), third.Resource, third.Fence, "op", "r"); err != nil {

@@ -70,7 +70,9 @@ func sightResponse(s lastword.Sight) *wire.WatchResponse {
 	if s.Complete {
 		return &wire.WatchResponse{Complete: true}
 	}
-	return &wire.WatchResponse{Status: SightMessage(s.Status)}
+	m := SightMessage(s.Status)
+	m.Waiters = 0 // nobody follows it: a number would be old at once
+	return &wire.WatchResponse{Status: m}
 }
 
 // WatchMessage is s in the schema's words.
@@ -79,7 +81,8 @@ func WatchMessage(s lastword.Sight) *wire.WatchResponse { return sightResponse(s
 // Watch implements [Authority]: one stream, which ends with an error, or without one
 // when the loop that ranges over it ends. It does not begin again by itself: whoever
 // does is shown everything anew. The first sight has to come within the configured
-// time-out; after it nothing has to come.
+// time-out; after it nothing has to come. When ctx ends it ends with an error of
+// [lastword.CodeUnavailable] that is also ctx.Err(), by errors.Is.
 func (c *Client) Watch(ctx context.Context, prefix string) iter.Seq2[lastword.Sight, error] {
 	return func(yield func(lastword.Sight, error) bool) {
 		q := question{op: opWatch}
@@ -91,12 +94,16 @@ func (c *Client) Watch(ctx context.Context, prefix string) iter.Seq2[lastword.Si
 			yield(lastword.Sight{}, q.notSent(ctx.Err()))
 			return
 		}
+		caller := ctx
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		left := new(atomic.Bool)
 		err := c.watch(context.WithValue(ctx, leftKey{}, left), cancel, prefix, yield)
 		if e := (*lastword.Error)(nil); err != nil && !errors.As(err, &e) {
 			err = q.failed(ctx, err, left.Load())
+		}
+		if err != nil && caller.Err() != nil { // whatever came of it on the wire
+			err = q.error(lastword.CodeUnavailable, "the watch was ended by its caller", "", caller.Err())
 		}
 		if err != nil {
 			yield(lastword.Sight{}, err)

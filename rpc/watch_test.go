@@ -44,12 +44,14 @@ func TestAWatchArrivesExactlyAndEndsWithItsReader(t *testing.T) {
 		Last: lastword.Ending{State: lastword.StateRevoked, Fence: 6, LeaseID: "l", Owner: "p", Completed: true},
 	}}
 	want := []lastword.Sight{free("doc/a"), {Complete: true}, held}
+	queued := held
+	queued.Status.Waiters = 3 // which nobody follows, so that it is not told
 	f := granting()
 	left := make(chan struct{})
 	f.watch = func(ctx context.Context, prefix string) iter.Seq2[lastword.Sight, error] {
 		equal(t, "prefix", prefix, "doc/")
 		context.AfterFunc(ctx, func() { close(left) })
-		return showing(want...)(ctx, prefix)
+		return showing(want[0], want[1], queued)(ctx, prefix)
 	}
 	addr, _ := serve(t, f, rpc.ServerConfig{})
 	var got []lastword.Sight
@@ -86,6 +88,32 @@ func TestAWatchEndsWithWhatTheAuthoritySays(t *testing.T) {
 			equal(t, "what it says", []string{e.Op, e.Message, e.Hint}, []string{"watch", "m", "h"})
 		}
 		equal(t, "steps", n, 2)
+	}
+}
+
+// Whoever ends a watch finds the reason that was given in its error.
+func TestAWatchThatItsCallerEndsIsTheErrorOfItsContext(t *testing.T) {
+	f := granting()
+	f.watch = showing(free("doc/a"))
+	addr, _ := serve(t, f, rpc.ServerConfig{})
+	for name, end := range map[error]func() (context.Context, context.CancelFunc){
+		context.Canceled: func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) },
+		context.DeadlineExceeded: func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(t.Context(), 300*time.Millisecond)
+		},
+	} {
+		ctx, cancel := end()
+		var last error
+		for _, err := range dial(t, addr).Watch(ctx, "") {
+			if last = err; err == nil && errors.Is(name, context.Canceled) {
+				cancel()
+			}
+		}
+		cancel()
+		e := wantCode(t, last, lastword.CodeUnavailable)
+		if !errors.Is(last, name) || e.Message != "the watch was ended by its caller" || e.Hint != "" {
+			t.Errorf("got %v, want %v", last, name)
+		}
 	}
 }
 

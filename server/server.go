@@ -26,6 +26,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -188,6 +189,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if err := s.mayAdopt(ctx, mark); err != nil {
 		return err
 	}
+	s.warnOfReaders()
 	if signer == nil {
 		if err := s.mayMakeKey(ctx); err != nil {
 			return err
@@ -218,6 +220,16 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		})
 	}
 	return nil
+}
+
+// warnOfReaders tells of a store that others may read: it was made by an older version,
+// or somebody has chosen its mode, which therefore stays.
+func (s *Server) warnOfReaders() {
+	const others = 0o077
+	if info, err := os.Stat(s.files.Store); err == nil && info.Mode()&others != 0 {
+		s.cfg.Logger.Warn("others may read the store, which tells the ids of all tenures",
+			"store", s.files.Store, "mode", fmt.Sprintf("%#o", info.Mode().Perm()), "hint", "chmod 600, also of -wal and -shm")
+	}
 }
 
 // mayMakeKey refuses to make a key beside a store that has been used with another

@@ -25,7 +25,8 @@ A backup that is put in the place of the store is noticed, whatever run it is of
 all before, and nothing is granted until the longest lease that may have been lost is
 over. 'lastword restore' puts it there.
 
-An existing FILE is replaced with --force only, and only if it is a database.`
+An existing FILE is replaced with --force only, and only if it is a backup of the same
+domain that nobody has open; anything else is refused.`
 
 func (a *app) backupCommand() *cobra.Command {
 	var store string
@@ -35,7 +36,7 @@ func (a *app) backupCommand() *cobra.Command {
 		Example: "  lastword backup /backup/lastword-$(date +%F).db --store sqlite:lastword.db",
 	}
 	cmd.Flags().StringVar(&store, "store", "", "sqlite:`PATH`, as serve has it; or LASTWORD_STORE (required)")
-	cmd.Flags().BoolVar(&force, "force", false, "replace an old backup")
+	cmd.Flags().BoolVar(&force, "force", false, "replace an old backup of the same domain")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if v, ok := a.env("LASTWORD_STORE"); ok && !cmd.Flags().Changed("store") {
 			store = v

@@ -27,7 +27,7 @@ nothing.`
 
 func (a *app) benchCommand() *cobra.Command {
 	o := bench.Options{}
-	out, doc := "", ""
+	out, doc := outFlags{}, ""
 	cmd := &cobra.Command{
 		Use: "bench [--workload W1,W2…] [--peers NAME,…|none]", Short: "measure lastword against its peers", Long: benchLong, Args: want(),
 	}
@@ -40,7 +40,7 @@ func (a *app) benchCommand() *cobra.Command {
 	f.IntSliceVar(&o.Leases, "leases", []int{10_000, 100_000}, "`NUMBER`s of live leases of W7")
 	f.Var(&durationFlag{value: durationOr(&o.LeaseTTL, 30*time.Second), least: time.Second, most: time.Hour}, "lease-ttl", "theirs; a third of it is the interval of renewals")
 	f.StringVar(&o.Dir, "dir", "", "`DIR` for the files of all servers (default: the one for temporary files)")
-	f.StringVar(&out, "out", "", "store the result, as JSON, in `FILE`")
+	out.add(cmd, "the result, as JSON,")
 	f.StringVar(&doc, "doc", "", "put the table into the page `FILE`, between its marks")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.bench(cmd, o, out, doc) }
 	cmd.AddCommand(&cobra.Command{
@@ -57,7 +57,7 @@ func durationOr(d *time.Duration, value time.Duration) *time.Duration {
 	return d
 }
 
-func (a *app) bench(cmd *cobra.Command, o bench.Options, out, doc string) (err error) {
+func (a *app) bench(cmd *cobra.Command, o bench.Options, out outFlags, doc string) (err error) {
 	if o.Rounds < 1 { // to the package 0 is its default
 		return usage(cmd, "--rounds: %d: want 1 to 1000", o.Rounds)
 	}
@@ -70,6 +70,11 @@ func (a *app) bench(cmd *cobra.Command, o bench.Options, out, doc string) (err e
 			return usage(cmd, "--doc: %s", reason(err))
 		}
 	}
+	file, err := out.reserve(cmd)
+	if err != nil {
+		return err
+	}
+	defer file.discard()
 	if o.Program, err = os.Executable(); err != nil {
 		return fmt.Errorf("bench: %w", err)
 	}
@@ -89,9 +94,7 @@ func (a *app) bench(cmd *cobra.Command, o bench.Options, out, doc string) (err e
 	} else {
 		err = r.Print(a.stdout)
 	}
-	if out != "" {
-		err = errors.Join(err, storeFigures(r, out))
-	}
+	err = errors.Join(err, file.commit(r.Write))
 	if doc != "" {
 		err = errors.Join(err, pasteFigures(page, r, doc))
 	}
@@ -107,14 +110,6 @@ func stoppedBench(ctx context.Context, err error) error {
 		return e
 	}
 	return stopped(ctx, "bench", err)
-}
-
-func storeFigures(r bench.Result, path string) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(r.Write(f), f.Close())
 }
 
 func pasteFigures(page []byte, r bench.Result, path string) error {

@@ -54,60 +54,96 @@ func (a *app) devCommand() *cobra.Command {
 }
 
 func (a *app) dev(ctx context.Context, cfg server.Config, dir string) error {
-	dir, again, err := makeDevDirectory(dir)
+	d, err := makeDevDirectory(dir)
 	if err != nil {
 		return err
 	}
-	cfg.Domain, cfg.Store = devDomain, "sqlite:"+filepath.Join(dir, "authority.db")
+	cfg.Domain, cfg.Store = devDomain, "sqlite:"+filepath.Join(d.path, "authority.db")
 	cfg.Logger = slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	s, err := server.Open(ctx, cfg)
+	s, err := d.open(ctx, cfg)
 	if err != nil {
+		d.unmake()
 		return named(err, "dev", "")
 	}
-	sample := filepath.Join(dir, "app.db")
-	if err := makeSample(ctx, sample); err != nil {
+	if err := d.furnish(ctx); err != nil {
 		return errors.Join(named(err, "dev", ""), s.Close())
 	}
-	if err := a.devReady(s, dir, sample, again); err != nil {
+	if err := a.devReady(s, d.path, d.sample(), d.again); err != nil {
 		_ = s.Close() // what counts is that nobody could be told
 		return err
 	}
 	return s.Serve(ctx)
 }
 
+// devDir is the directory of a dev authority.
+type devDir struct {
+	path  string   // absolute
+	again bool     // there was a state in it
+	made  []string // the directories that this start has made, the outermost first
+}
+
 // makeDevDirectory makes the directory, for this user alone: a signing key will lie in
-// it. again says that there was a state in it.
-func makeDevDirectory(path string) (dir string, again bool, err error) {
+// it.
+func makeDevDirectory(path string) (d devDir, err error) {
 	if path == "" {
-		return "", false, devDirectory(path, errors.New("it has no name"))
+		return d, devDirectory(path, errors.New("it has no name"))
 	}
-	if dir, err = filepath.Abs(path); err != nil {
-		return "", false, devDirectory(path, err)
+	if d.path, err = filepath.Abs(path); err != nil {
+		return d, devDirectory(path, err)
 	}
-	err = os.MkdirAll(dir, 0o700)
+	for missing := d.path; ; missing = filepath.Dir(missing) {
+		if _, err := os.Lstat(missing); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		d.made = append([]string{missing}, d.made...)
+	}
+	err = os.MkdirAll(d.path, 0o700)
 	if err == nil {
-		_, err = os.Stat(filepath.Join(dir, "authority.db"))
-		again = err == nil
+		_, err = os.Stat(filepath.Join(d.path, "authority.db"))
+		d.again = err == nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", false, devDirectory(path, err)
+		d.unmake()
+		return d, devDirectory(path, err)
 	}
-	if again {
-		return dir, true, nil
+	return d, nil
+}
+
+// unmake removes what a start made that has failed, if nothing is in it.
+func (d *devDir) unmake() {
+	for i := len(d.made) - 1; i >= 0; i-- {
+		if os.Remove(d.made[i]) != nil {
+			return
+		}
 	}
-	// Nobody wants to see the key in a repository.
-	ignore, err := os.OpenFile(filepath.Join(dir, ".gitignore"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return dir, false, nil
+}
+
+func (d *devDir) sample() string { return filepath.Join(d.path, "app.db") }
+
+// open opens the server. A sample that is there is looked at first, so that one that is
+// none leaves no store behind.
+func (d *devDir) open(ctx context.Context, cfg server.Config) (*server.Server, error) {
+	if _, err := os.Lstat(d.sample()); err == nil {
+		if err := makeSample(ctx, d.sample()); err != nil {
+			return nil, err
+		}
 	}
-	if err == nil {
-		_, err = ignore.WriteString("*\n")
-		err = errors.Join(err, ignore.Close())
+	return server.Open(ctx, cfg)
+}
+
+// furnish makes what lies beside the state.
+func (d *devDir) furnish(ctx context.Context) error {
+	if !d.again { // nobody wants to see the key in a repository
+		ignore, err := os.OpenFile(filepath.Join(d.path, ".gitignore"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if err == nil {
+			_, err = ignore.WriteString("*\n")
+			err = errors.Join(err, ignore.Close())
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return devDirectory(d.path, err)
+		}
 	}
-	if err != nil {
-		return "", false, devDirectory(path, err)
-	}
-	return dir, false, nil
+	return makeSample(ctx, d.sample())
 }
 
 func devDirectory(path string, err error) error {
@@ -127,7 +163,10 @@ func makeSample(ctx context.Context, path string) error {
 		return err
 	}
 	defer g.close()
-	return fillSample(ctx, g.db)
+	if err := fillSample(ctx, g.db); err != nil {
+		return badDatabase("dev", path, err.Error(), "name another directory with --dir")
+	}
+	return nil
 }
 
 func fillSample(ctx context.Context, db *sql.DB) error {
@@ -142,8 +181,8 @@ func fillSample(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// devCommands are what to try, for a shell. They may be pasted again: a lease that
-// is still held refuses the first one and serves the second.
+// devCommands are what to try, for a shell. They may be pasted again: the first one then
+// waits until the lease that it took before is over.
 func devCommands(s *server.Server, dir, sample string) []string {
 	at, grant := "", quoted(filepath.Join(dir, "a.grant"))
 	if addr := s.Addr().String(); addr != server.DefaultGRPC {
@@ -151,7 +190,7 @@ func devCommands(s *server.Server, dir, sample string) []string {
 	}
 	write := fmt.Sprintf(`"UPDATE document SET body = 'mine' WHERE id = '%s'"`, devResource)
 	commands := []string{
-		fmt.Sprintf("%s acquire %s --ttl 5m --grant %s --force%s", callable(), devResource, grant, at),
+		fmt.Sprintf("%s acquire %s --ttl 30s --wait 1m --grant %s --force%s", callable(), devResource, grant, at),
 		fmt.Sprintf("%s fence apply %s %s --grant %s --op edit-1 --sql %s%s",
 			callable(), quoted("sqlite:"+sample), devResource, grant, write, at),
 	}

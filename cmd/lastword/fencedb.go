@@ -136,7 +136,18 @@ func makeTables(ctx context.Context, op, path string) (created bool, err error) 
 	if err == nil && !created {
 		err = initialise(ctx, path)
 	}
-	return created, err
+	return created, inDatabase(err, path)
+}
+
+// inDatabase is err with the file in its message.
+func inDatabase(err error, path string) error {
+	e, ok := asError(err)
+	if !ok || strings.Contains(e.Message, path) {
+		return err
+	}
+	out := *e
+	out.Message = strings.TrimSuffix(fmt.Sprintf("database %s: %s", path, e.Message), ": ")
+	return &out
 }
 
 // fenceInit is fence init.

@@ -36,13 +36,13 @@ difference is exit code 1, with the lines that differ, ten at most. A file that 
 such result is exit code 2, before anything runs.`
 
 func (a *app) takeoverCommand() *cobra.Command {
-	fence, out, check := "on", "", ""
+	fence, check, out := "on", "", outFlags{}
 	cmd := &cobra.Command{
 		Use: "takeover [--fence=on|off]", Short: "a paused worker overwrites its successor, or not", Long: takeoverLong, Args: want(),
 	}
 	f := cmd.Flags()
 	f.Var(&choiceFlag{&fence, []string{"on", "off"}}, "fence", "does the resource check: on or off")
-	f.StringVar(&out, "out", "", "store the result, as JSON, in `FILE`")
+	out.add(cmd, "the result, as JSON,")
 	f.StringVar(&check, "check", "", "compare the result with the one stored in `FILE`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var stored *lab.Result
@@ -57,12 +57,17 @@ func (a *app) takeoverCommand() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("lab takeover: %w", err)
 		}
+		file, err := out.reserve(cmd)
+		if err != nil {
+			return err
+		}
+		defer file.discard()
 		o := lab.Options{Agent: []string{program, "lab", "agent"}, Fence: fence == "on"}
 		r, err := lab.Takeover(cmd.Context(), o)
 		if err != nil {
 			return stopped(cmd.Context(), "lab takeover", err)
 		}
-		if err := a.experiment(r, out); err != nil {
+		if err := a.experiment(r, file); err != nil {
 			return fmt.Errorf("lab takeover: %w", err)
 		}
 		if stored == nil {
@@ -82,15 +87,15 @@ func stopped(ctx context.Context, op string, err error) error {
 }
 
 // experiment shows a result and stores it, as asked.
-func (a *app) experiment(r lab.Result, out string) error {
+func (a *app) experiment(r lab.Result, out *outFile) error {
 	var err error
 	if a.json {
 		err = a.object(r)
 	} else {
 		err = r.Print(a.stdout)
 	}
-	if err == nil && out != "" {
-		err = storeResult(r, out)
+	if err == nil {
+		err = out.commit(r.Write)
 	}
 	return err
 }
@@ -124,14 +129,6 @@ func (a *app) compare(r, stored lab.Result, path string) error {
 		return err
 	}
 	return errors.New(differs)
-}
-
-func storeResult(r lab.Result, path string) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(r.Write(f), f.Close())
 }
 
 func (a *app) operationsCommand() *cobra.Command {

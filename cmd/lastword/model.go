@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -33,7 +32,10 @@ says; 1: it ended otherwise; 2: the file is no schedule, or an event in it is no
 possible.`
 
 // modelFlags are what `lab model` takes.
-type modelFlags struct{ variant, scope, out, replay string }
+type modelFlags struct {
+	variant, scope, replay string
+	out                    outFlags
+}
 
 const everyVariant = "all"
 
@@ -45,7 +47,7 @@ func (a *app) modelCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&f.variant, "variant", f.variant, "`NAME` of what is broken, none, or all")
 	cmd.Flags().StringVar(&f.scope, "scope", "", "`NAME` of what is explored (default: ci, and a variant's own world)")
-	cmd.Flags().StringVar(&f.out, "out", "", "store the variant's counter-example in `FILE`, to be replayed")
+	f.out.add(cmd, "the variant's counter-example, to be replayed,")
 	cmd.Flags().StringVar(&f.replay, "replay", "", "run the schedule in `FILE` again")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.check(cmd); err != nil {
@@ -118,23 +120,22 @@ func (a *app) model(cmd *cobra.Command, f modelFlags) error {
 // exploreOne explores one system and stores its counter-example, if asked to.
 func (a *app) exploreOne(cmd *cobra.Command, f modelFlags) error {
 	o := model.Options{Variant: f.variant, Scope: f.scope}
-	if !cmd.Flags().Changed("out") {
-		_, err := a.explore(cmd.Context(), o)
-		return err
-	}
-	file, err := reserveSchedule(f.out)
+	file, err := f.out.reserve(cmd)
 	if err != nil {
-		return usage(cmd, "--out: %s", err)
+		return err
 	}
 	defer file.discard()
 	r, err := a.explore(cmd.Context(), o)
+	if file == nil {
+		return err
+	}
 	if _, shown := errors.AsType[quietly](err); err != nil && !shown {
 		return err
 	}
 	if len(r.Violations) == 0 {
-		return fmt.Errorf("%s: --out: there is no counter-example, %s was not written (without --scope the variant's own world is explored, which has one)", modelOp, quoted(f.out))
+		return fmt.Errorf("%s: --out: there is no counter-example, %s was not written (without --scope the variant's own world is explored, which has one)", modelOp, quoted(f.out.path))
 	}
-	if err := file.commit(r.Violations[0].Schedule(r.Variant)); err != nil {
+	if err := file.commit(func(w io.Writer) error { return storeSchedule(w, r.Violations[0].Schedule(r.Variant)) }); err != nil {
 		return fmt.Errorf("%s: --out: %w", modelOp, err)
 	}
 	return err
@@ -245,46 +246,13 @@ func orNone(kind string) string {
 	return kind
 }
 
-// scheduleFile is a schedule on its way: a temporary file that was opened before
-// anything was explored. Nothing stands at its path until commit.
-type scheduleFile struct {
-	path string
-	tmp  *os.File
-}
-
-func reserveSchedule(path string) (*scheduleFile, error) {
-	info, err := os.Stat(path)
-	switch {
-	case path == "":
-		return nil, errors.New("it names no file")
-	case err == nil && !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a regular file", quoted(clip(path)))
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".lastword-schedule-*")
-	if err != nil {
-		return nil, fmt.Errorf("%s cannot be made: %w", quoted(clip(path)), pathless(err))
-	}
-	return &scheduleFile{path: path, tmp: tmp}, nil
-}
-
-// commit makes the file, whole, or leaves nothing.
-func (f *scheduleFile) commit(s model.Schedule) error {
+func storeSchedule(w io.Writer, s model.Schedule) error {
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err
 	}
-	_, err = f.tmp.Write(append(b, '\n'))
-	err = errors.Join(err, f.tmp.Chmod(0o644), f.tmp.Close())
-	if err == nil {
-		err = os.Rename(f.tmp.Name(), f.path)
-	}
+	_, err = w.Write(append(b, '\n'))
 	return err
-}
-
-// discard removes what was not committed.
-func (f *scheduleFile) discard() {
-	_ = f.tmp.Close()
-	_ = os.Remove(f.tmp.Name())
 }
 
 func variantNames() []string {

@@ -21,7 +21,7 @@ type Config struct {
 	// who renew: the default is three quarters of MaxConnections.
 	MaxWaiting int
 	// RequestTimeout is how long the headers of a request may take, and again how
-	// long its body may take. Default 10 s.
+	// long its body may take, also one that nobody reads. Default 10 s.
 	RequestTimeout time.Duration
 	// WriteTimeout is how long one write may take until its reader is given up.
 	// Default 30 s.

@@ -16,13 +16,14 @@
 // [github.com/lastword/lastword/rpc.MaxRequestBytes], JSON that is nested deeper than
 // a request can be.
 //
-// Everything that is no success is a Problem (RFC 9457), whose outcome says whether
-// it is certain that nothing was done. What the authority said and what nobody heard
+// Every refusal of a call is a Problem (RFC 9457), whose outcome says whether it is
+// certain that nothing was done; what net/http takes for no request is told in its own
+// few words. What the authority said and what nobody heard
 // are never the same: the latter is reason UNKNOWN and outcome "unknown", for a call
 // that could have changed something.
 //
 // A caller that goes away ends its call, a waiting one included. Headers, bodies and
-// every single write have a time limit; connections, and the calls among them that
+// every single write have a time limit, read or not; connections, and the calls among them that
 // wait, have a number limit, and who comes above it is told so.
 //
 // A page in a browser cannot act here: without TLS the Host header has to name this

@@ -1,10 +1,10 @@
 package httpapi
 
 import (
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	wire "github.com/lastword/lastword/rpc/lastword/v1"
@@ -32,14 +32,26 @@ func (s *Server) own(r *http.Request, op string) *wire.Problem {
 	return nil
 }
 
+// ownHost wants a name or an address, the latter in brackets if it has colons, and
+// maybe a port; nothing that needs to be guessed.
 func (s *Server) ownHost(hostport string) bool {
-	host := hostport
-	if h, _, err := net.SplitHostPort(hostport); err == nil {
-		host = h
+	host, port, found := strings.Cut(hostport, ":")
+	bracketed := strings.HasPrefix(hostport, "[")
+	if bracketed {
+		var closed bool
+		if host, port, closed = strings.Cut(hostport[1:], "]"); !closed {
+			return false
+		}
+		if port, found = strings.CutPrefix(port, ":"); !found && port != "" {
+			return false
+		}
 	}
-	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
-		return ip.Unmap().IsLoopback()
+	if _, err := strconv.ParseUint(port, 10, 16); found && err != nil {
+		return false
 	}
-	return strings.EqualFold(host, "localhost") ||
-		slices.ContainsFunc(s.cfg.Hosts, func(name string) bool { return strings.EqualFold(host, name) })
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Is6() == bracketed && ip.Unmap().IsLoopback()
+	}
+	return !bracketed && (strings.EqualFold(host, "localhost") ||
+		slices.ContainsFunc(s.cfg.Hosts, func(name string) bool { return strings.EqualFold(host, name) }))
 }

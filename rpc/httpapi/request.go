@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,10 +14,13 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/rpc"
 	wire "github.com/lastword/lastword/rpc/lastword/v1"
 )
@@ -29,6 +33,7 @@ const maxDepth = 4
 var (
 	aNumber   = regexp.MustCompile(`^(0|[1-9][0-9]{0,19})$`)
 	aDuration = regexp.MustCompile(`^[0-9]{1,12}(\.[0-9]{1,9})?s$`)
+	tooLong   = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?s$`)
 )
 
 // check refuses a request that the transcoder would overlook something of, and gives
@@ -72,27 +77,52 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request, to route) *wire.P
 func (s *Server) body(w http.ResponseWriter, r *http.Request, to route) ([]byte, *wire.Problem) {
 	tooLarge := refused(to.op, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", rpc.MaxRequestBytes), "")
 	if r.ContentLength > rpc.MaxRequestBytes {
-		w.Header().Set("Connection", "close") // it is not read to its end
 		return nil, tooLarge
 	}
 	limit := http.NewResponseController(w)
-	_ = limit.SetReadDeadline(s.cfg.Now().Add(s.cfg.RequestTimeout)) // a recorder has none
+	// The time limit is there already, see announced; a shutdown makes it shorter.
+	stop := context.AfterFunc(s.closing, func() { _ = limit.SetReadDeadline(s.cfg.Now()) })
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, rpc.MaxRequestBytes))
+	ends := !stop()
 	if err == nil {
-		_ = limit.SetReadDeadline(none) // else the rest of it may not take longer either
+		whole(w, limit, ends)
+		return b, nil
 	}
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return nil, tooLarge
 	}
 	switch {
+	case ends:
+		return nil, said(&wire.Refusal{Reason: string(lastword.CodeUnavailable), Op: to.op, Message: "the server is shutting down"})
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		w.Header().Set("Connection", "close")
 		return nil, refused(to.op, http.StatusRequestTimeout, "the body did not arrive in time", "")
-	case err != nil:
-		w.Header().Set("Connection", "close")
-		return nil, refused(to.op, http.StatusBadRequest, "the body did not arrive whole", "")
 	}
-	return b, nil
+	return nil, refused(to.op, http.StatusBadRequest, "the body did not arrive whole", "")
+}
+
+// announced is for a request that says it has a body. Its time runs from here on,
+// whether anybody reads it or not (T22). As long as it was not read whole the answer
+// closes the connection: otherwise net/http would read the rest before it answers. end
+// leaves a caller that still writes a moment to see the answer.
+func (s *Server) announced(w http.ResponseWriter) (end func()) {
+	const moment = time.Second
+	limit := http.NewResponseController(w)
+	_ = limit.SetReadDeadline(s.cfg.Now().Add(s.cfg.RequestTimeout)) // a recorder has none
+	w.Header().Set("Connection", "close")
+	return func() {
+		if w.Header().Get("Connection") != "" {
+			_ = limit.SetReadDeadline(s.cfg.Now().Add(min(moment, s.cfg.RequestTimeout)))
+		}
+	}
+}
+
+// whole is for a body that was read to its end: the connection may go on, and no
+// deadline ends a call that waits.
+func whole(w http.ResponseWriter, limit *http.ResponseController, ends bool) {
+	_ = limit.SetReadDeadline(none)
+	if !ends {
+		w.Header().Del("Connection")
+	}
 }
 
 // checkBody wants one JSON object whose members the message has.
@@ -158,6 +188,9 @@ func checkMember(f protoreflect.FieldDescriptor, raw json.RawMessage) error {
 	switch {
 	case value == "null": // as if it were not there
 	case isDuration(f):
+		if isText && tooLong.MatchString(text) && !aDuration.MatchString(text) {
+			return fmt.Errorf("%s %s: want at most 12 digits before the point and 9 behind it", f.Name(), plain(value))
+		}
 		if !isText || !aDuration.MatchString(text) {
 			return fmt.Errorf(`%s %s: want seconds with the unit s, such as "30s" or "0.5s"`, f.Name(), plain(value))
 		}
@@ -165,9 +198,23 @@ func checkMember(f protoreflect.FieldDescriptor, raw json.RawMessage) error {
 		if isText {
 			value = text
 		}
-		if !aNumber.MatchString(value) {
-			return fmt.Errorf("%s %s: want a decimal number", f.Name(), plain(value))
-		}
+		return checkNumber(f, value)
+	}
+	return nil
+}
+
+// checkNumber wants a number that fits. What the authority makes of it is its own
+// matter.
+func checkNumber(f protoreflect.FieldDescriptor, text string) error {
+	bits := 64
+	if f.Kind() == protoreflect.Uint32Kind {
+		bits = 32
+	}
+	if !aNumber.MatchString(text) {
+		return fmt.Errorf("%s %s: want a decimal number", f.Name(), plain(text))
+	}
+	if _, err := strconv.ParseUint(text, 10, bits); err != nil {
+		return fmt.Errorf("%s %s: want a number up to %d", f.Name(), plain(text), ^uint64(0)>>(64-bits))
 	}
 	return nil
 }
@@ -192,8 +239,13 @@ func checkQuery(query url.Values, m protoreflect.MessageDescriptor) error {
 			return fmt.Errorf("the parameter %q is there twice", plain(name))
 		}
 		seen[f.Name()] = true
-		if v := query[name][0]; isNumber(f) && !aNumber.MatchString(v) || f.Kind() == protoreflect.BoolKind && v != "true" && v != "false" {
-			return fmt.Errorf("parameter %s %q: want a decimal number, or true or false", f.Name(), plain(v))
+		switch v := query[name][0]; {
+		case isNumber(f):
+			if err := checkNumber(f, v); err != nil {
+				return fmt.Errorf("parameter %w", err)
+			}
+		case f.Kind() == protoreflect.BoolKind && v != "true" && v != "false":
+			return fmt.Errorf("parameter %s %q: want true or false", f.Name(), plain(v))
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"path"
 	"sync"
 	"sync/atomic"
 
@@ -19,8 +20,9 @@ import (
 	wire "github.com/lastword/lastword/rpc/lastword/v1"
 )
 
-// maxHeaderBytes bounds the request line and the headers of a request.
-const maxHeaderBytes = 16 << 10
+// maxHeaderBytes bounds the request line and the headers of a request to 16 KiB:
+// net/http lets 4 KiB more pass.
+const maxHeaderBytes = 12 << 10
 
 //go:embed openapi.swagger.json
 var openAPI []byte
@@ -34,6 +36,9 @@ type Server struct {
 	http  *http.Server
 	open  atomic.Int64 // calls that are being answered
 
+	closing context.Context // ends with the shutdown, and the reading of bodies with it
+	close   context.CancelFunc
+
 	mu     sync.Mutex
 	silent map[net.Conn]bool // connections that have not said anything yet
 }
@@ -43,6 +48,7 @@ type Server struct {
 // configuration that is not valid.
 func NewServer(conn grpc.ClientConnInterface, cfg Config) *Server {
 	s := &Server{cfg: cfg, pages: http.NewServeMux(), silent: map[net.Conn]bool{}}
+	s.closing, s.close = context.WithCancel(context.Background())
 	if s.err = s.cfg.validate(); s.err != nil {
 		s.cfg = Config{}
 		_ = s.cfg.validate()
@@ -51,7 +57,8 @@ func NewServer(conn grpc.ClientConnInterface, cfg Config) *Server {
 	s.http = &http.Server{
 		Handler: s, ReadHeaderTimeout: s.cfg.RequestTimeout, IdleTimeout: s.cfg.MaxIdle, MaxHeaderBytes: maxHeaderBytes,
 		ConnState: s.watchSilence, ConnContext: s.dated,
-		ErrorLog: log.New(serverLog{s.cfg.Logger}, "", 0),
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     log.New(serverLog{s.cfg.Logger}, "", 0),
 		// No ReadTimeout and no WriteTimeout: they would end a call that waits. Bodies
 		// and writes have limits of their own.
 	}
@@ -99,6 +106,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	s.renewing(w, r)
 	r = known(r)
+	if r.ContentLength != 0 {
+		end := s.announced(w)
+		defer end()
+	}
 	to, isCall := routes[r.URL.Path]
 	if p := s.own(r, to.op); p != nil {
 		write(w, p)
@@ -127,10 +138,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	h, pattern := s.pages.Handler(r)
 	switch {
-	case pattern == "":
+	case pattern == "" || path.Clean(r.URL.Path) != r.URL.Path: // what the mux would redirect
 		write(w, refused("", http.StatusNotFound, "there is nothing at this path", "/openapi.json describes what there is"))
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		notAllowed(w, "", "GET, HEAD")
+	case r.ContentLength != 0:
+		write(w, refused("", http.StatusBadRequest, "a GET has no body here", ""))
 	default:
 		h.ServeHTTP(w, r)
 	}
@@ -181,6 +194,7 @@ func (s *Server) watchSilence(c net.Conn, state http.ConnState) {
 // [lastword.CodeUnknown] if there were calls on them: their callers do not know the
 // outcome.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.close()
 	s.mu.Lock()
 	for c := range s.silent {
 		_ = c.Close()

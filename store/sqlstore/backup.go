@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,8 +20,9 @@ import (
 type BackupConfig struct {
 	// Driver is as in [Config].
 	Driver string
-	// Force replaces a backup that is there already. Nothing else is ever replaced: no
-	// file that is no SQLite database, and not the store itself.
+	// Force replaces a backup of the same domain that is there already and that nobody
+	// has open. Nothing else is ever replaced: no other file or database, no store, no
+	// backup of another domain.
 	Force bool
 }
 
@@ -63,10 +63,14 @@ func backup(ctx context.Context, path, target string, cfg BackupConfig) (c Copy,
 	if !slices.Contains(sql.Drivers(), driver) {
 		return c, refuse(lastword.CodeInvalid, fmt.Sprintf("no database driver %q is registered", driver), `import one, such as _ "modernc.org/sqlite"`)
 	}
-	if c.Store, err = resolve(path); err != nil {
+	c.Store, err = resolve(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return c, err
 	}
-	if _, err := os.Stat(c.Store); err != nil {
+	if err == nil {
+		_, err = os.Stat(c.Store)
+	}
+	if err != nil {
 		return c, refuseErr(lastword.CodeInvalid, path+" is not there", "name the file of the store", bare(err))
 	}
 	if err := unfinished(c.Store); err != nil {
@@ -92,16 +96,19 @@ func backup(ctx context.Context, path, target string, cfg BackupConfig) (c Copy,
 		}
 		return copyStore(ctx, driver, c.Store, tmp.Name())
 	})
+	if (sqldb.SQLite{}).Class(err) == sqldb.Full { // reading takes no space
+		return c, explain("backup", target, err)
+	}
 	if err != nil {
 		return c, err
 	}
 	if err := c.seal(ctx, driver, tmp.Name()); err != nil {
-		return c, err
+		return c, explain("backup", target, err)
 	}
 	if c.File, err = filepath.Abs(target); err != nil {
 		return c, err
 	}
-	return c, c.publish(tmp, cfg.Force)
+	return c, c.publish(ctx, driver, tmp, cfg.Force)
 }
 
 // copyStore makes the copy. Nothing here opens the file but SQLite: who closes another
@@ -151,9 +158,9 @@ func (c *Copy) seal(ctx context.Context, driver, file string) (err error) {
 }
 
 // publish makes the copy durable, and then gives it its name.
-func (c *Copy) publish(tmp *os.File, force bool) error {
+func (c *Copy) publish(ctx context.Context, driver string, tmp *os.File, force bool) error {
 	if err := tmp.Sync(); err != nil {
-		return err
+		return refuseErr(lastword.CodeUnavailable, c.File+" cannot be put on the disk", "name a file on another one", bare(err))
 	}
 	info, err := tmp.Stat()
 	if err != nil {
@@ -161,12 +168,15 @@ func (c *Copy) publish(tmp *os.File, force bool) error {
 	}
 	c.Bytes = info.Size()
 	if force {
-		err = os.Rename(tmp.Name(), c.File)
+		err = c.replace(ctx, driver, tmp.Name())
 	} else {
 		err = os.Link(tmp.Name(), c.File) // unlike a rename it replaces nothing
 		if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOTSUP) {
 			err = os.Rename(tmp.Name(), c.File) // a file system without links
 		}
+	}
+	if _, ours := errors.AsType[*lastword.Error](err); ours {
+		return err
 	}
 	if err != nil {
 		return refuseErr(lastword.CodeUnavailable, c.File+" cannot be made", "is it there by now?", bare(err))
@@ -209,21 +219,7 @@ func mayBecome(from, target string, force bool) error {
 		return no("it exists", "name another file, or replace an old backup with --force")
 	}
 	if there {
-		return oldBackup(target, no)
-	}
-	return nil
-}
-
-// oldBackup lets only a database be replaced: --force must not cost a key.
-func oldBackup(target string, no func(why, hint string) error) error {
-	file, err := os.Open(target)
-	if err != nil {
-		return refuseErr(lastword.CodeUnavailable, target+" cannot be read", "name another file", bare(err))
-	}
-	defer func() { _ = file.Close() }()
-	begin := make([]byte, len(magic))
-	if _, err := io.ReadFull(file, begin); err != nil || string(begin) != magic {
-		return no("it is no backup, and only a backup is replaced", "name another file, or remove this one")
+		return looksLikeABackup(target, no)
 	}
 	return nil
 }

@@ -56,6 +56,33 @@ func issue(t *testing.T, path string, signer *grant.Signer, cfg authority.Config
 	return i, nil
 }
 
+// aStopped makes a store of another domain that nobody serves.
+func aStopped(t *testing.T, path, domain string) {
+	t.Helper()
+	s, err := sqlstore.Open(t.Context(), path, sqlstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := grant.NewSigner(domain, must(grant.NewKey()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := authority.Open(t.Context(), s, signer, authority.Config{Domain: domain})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(a.Close(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 func (i *issuer) close() {
 	_ = i.Close()
 	_ = i.store.Close()
@@ -261,6 +288,24 @@ func TestABackupThatIsRefusedLeavesEverythingAsItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = empty.Close()
+	aStopped(t, at("elsewhere.db"), "e")
+	aStopped(t, at("stopped.db"), "d")
+	if _, err := sqlstore.Backup(t.Context(), at("elsewhere.db"), at("elsewhere.copy"), sqlstore.BackupConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sqlstore.Backup(t.Context(), at("s.db"), at("read.copy"), sqlstore.BackupConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := sql.Open("sqlite", at("read.copy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reader.Close() }()
+	rows, err := reader.QueryContext(t.Context(), "SELECT domain FROM lastword_header")
+	if err != nil || !rows.Next() { // it holds its lock until it has ended
+		t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
 	before := tree(t, dir)
 	for _, c := range []struct {
 		name, from, to string
@@ -270,6 +315,13 @@ func TestABackupThatIsRefusedLeavesEverythingAsItWas(t *testing.T) {
 	}{
 		{"it exists", "s.db", "old.db", false, "it exists", lastword.CodeInvalid},
 		{"a key, by force", "s.db", "key", true, "it is no backup", lastword.CodeInvalid},
+		{"another program's database, by force", "s.db", "other.db", true, "other.db: it is no backup", lastword.CodeInvalid},
+		{"no database behind its first bytes", "s.db", "old.db", true, "old.db: it is no backup", lastword.CodeInvalid},
+		{"the store of another domain", "s.db", "elsewhere.db", true, `elsewhere.db: it is the store of the domain "e"`, lastword.CodeInvalid},
+		{"a stopped store of this domain", "s.db", "stopped.db", true, `stopped.db: it is the store of the domain "d"`, lastword.CodeInvalid},
+		{"a backup of another domain", "s.db", "elsewhere.copy", true, `elsewhere.copy: it is a backup of the domain "e"`, lastword.CodeInvalid},
+		{"a store that was never started, by force", "s.db", "empty.db", true, "empty.db: it is no backup", lastword.CodeInvalid},
+		{"a backup that somebody reads", "s.db", "read.copy", true, "read.copy: another program has it open", lastword.CodeUnavailable},
 		{"the store itself", "s.db", "s.db", true, "it is the store itself", lastword.CodeInvalid},
 		{"the store by a link", "s.db", "link", true, "not a regular file", lastword.CodeInvalid},
 		{"the store's log", "s.db", "s.db-wal", true, "it belongs to the store", lastword.CodeInvalid},
@@ -278,6 +330,7 @@ func TestABackupThatIsRefusedLeavesEverythingAsItWas(t *testing.T) {
 		{"no name", "s.db", "new/", false, "it names no file", lastword.CodeInvalid},
 		{"no directory", "s.db", "missing/copy.db", false, "cannot be written to", lastword.CodeUnavailable},
 		{"no store", "missing.db", "new.db", false, "is not there", lastword.CodeInvalid},
+		{"no directory of a store", "missing/s.db", "new.db", false, "missing/s.db is not there", lastword.CodeInvalid},
 		{"no database", "text", "new.db", false, "", lastword.CodeInvalid},
 		{"another program's database", "other.db", "new.db", false, "", lastword.CodeInvalid},
 		{"a store that was never started", "empty.db", "new.db", false, "no authority has ever been started on it", lastword.CodeInvalid},

@@ -18,6 +18,9 @@
 // are a file with several hard links, another program's database, a damaged file and
 // a schema newer than this code, each before anything is changed.
 //
+// A file that Open makes has mode 0600, and the ones that SQLite puts beside it, too: who
+// reads them knows the ids of all tenures. The mode of an existing file stays as it is.
+//
 // Other programs may read the file meanwhile. One that locks it for writing delays
 // Commit until its context ends; busy errors are never seen (KF-22). One that writes
 // to it is noticed at the next Commit or at the next Read that is not answered from

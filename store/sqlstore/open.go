@@ -90,8 +90,8 @@ func (s semaphore) lock(ctx context.Context) error {
 
 func (s semaphore) unlock() { <-s }
 
-// Open opens the store in the SQLite file at path and makes it if there is none. Its
-// directory must exist. While another program has the file locked it waits until ctx
+// Open opens the store in the SQLite file at path and makes it, with mode 0600, if there
+// is none; the mode of one that is there stays. Its directory must exist. While another program has the file locked it waits until ctx
 // ends.
 //
 // Errors: [lastword.CodeInvalid] if the path or the file cannot be a store (a
@@ -192,7 +192,10 @@ func (s *Store) begins() (empty bool, err error) {
 	file, err := os.OpenFile(s.path, os.O_RDWR, 0)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return true, s.noLog()
+		if err := s.noLog(); err != nil {
+			return false, err
+		}
+		return true, s.create()
 	case err != nil:
 		return false, refuseErr(lastword.CodeUnavailable, s.path+" cannot be written to", "let this process write to the file and its directory", err)
 	}
@@ -208,6 +211,16 @@ func (s *Store) begins() (empty bool, err error) {
 		return false, refuse(lastword.CodeInvalid, s.path+" is no SQLite database", "name another file, or restore this one from a backup")
 	}
 	return false, nil
+}
+
+// create makes the file for this user alone, whatever the umask is: who reads it knows
+// the ids of all tenures. SQLite gives the files beside it the same mode.
+func (s *Store) create() error {
+	file, err := os.OpenFile(s.path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return refuseErr(lastword.CodeUnavailable, s.path+" cannot be made", "let this process write to the directory", bare(err))
+	}
+	return file.Close()
 }
 
 func (s *Store) noLog() error {

@@ -2,6 +2,7 @@ package sqlstore_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/authority"
 	"github.com/lastword/lastword/store/sqlstore"
 )
 
@@ -56,10 +58,34 @@ func TestMissingRightsAreSaidAtTheStart(t *testing.T) {
 	commit(t, open(t, path, sqlstore.Config{}), version("doc", 1))
 }
 
-// KF-38: a full disk is said, and nothing is half done.
-func TestAFullDiskIsSaidAndNothingIsHalfDone(t *testing.T) {
+// Who reads the store knows the ids of all tenures, and can act in their holders' places.
+func TestANewStoreIsForItsUserAlone(t *testing.T) {
+	old := syscall.Umask(0o022)
+	defer syscall.Umask(old)
+	path := filepath.Join(t.TempDir(), "authority.db")
+	s := open(t, path, sqlstore.Config{})
+	commit(t, s, first)
+	mode := func(want os.FileMode) {
+		t.Helper()
+		for _, more := range []string{"", "-wal", "-shm"} {
+			if info, err := os.Stat(path + more); err != nil || info.Mode().Perm() != want {
+				t.Errorf("%s: %v, %v, want mode %o", path+more, info.Mode(), err, want)
+			}
+		}
+	}
+	mode(0o600)
+	if err := errors.Join(s.Close(), os.Chmod(path, 0o640)); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, open(t, path, sqlstore.Config{}), version("doc", 1)) // whoever chose another mode has it
+	mode(0o640)
+}
+
+// smallDisk is a directory with room for so much.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
 	disk := t.TempDir()
-	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=400k"); err != nil {
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size="+size); err != nil {
 		if os.Getuid() == 0 {
 			t.Fatalf("root cannot mount a small disk here: %v", err)
 		}
@@ -70,6 +96,37 @@ func TestAFullDiskIsSaidAndNothingIsHalfDone(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return disk
+}
+
+// KF-38: it is the disk of the backup that is full, and not the one of the store.
+func TestABackupOnAFullDiskNamesTheBackup(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "authority.db")
+	a, err := issue(t, path, newSigner(t), authority.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 50 {
+		if _, err := a.Acquire(t.Context(), backupRequest("o", fmt.Sprintf("doc/%d", i), i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, size := range []string{"4k", "16k", "40k"} {
+		disk := smallDisk(t, size)
+		target := filepath.Join(disk, "copy.db")
+		_, err = sqlstore.Backup(t.Context(), path, target, sqlstore.BackupConfig{})
+		if !errors.Is(err, lastword.ErrUnavailable) || !strings.Contains(err.Error(), target) || strings.Contains(err.Error(), path) {
+			t.Errorf("a disk of %s: %v", size, err)
+		}
+		if left, err := os.ReadDir(disk); err != nil || len(left) != 0 {
+			t.Errorf("a disk of %s: %v is left, %v", size, left, err)
+		}
+	}
+}
+
+// KF-38: a full disk is said, and nothing is half done.
+func TestAFullDiskIsSaidAndNothingIsHalfDone(t *testing.T) {
+	disk := smallDisk(t, "400k")
 	fill := filepath.Join(disk, "fill")
 	full := func() {
 		t.Helper()

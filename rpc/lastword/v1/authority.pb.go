@@ -1362,7 +1362,8 @@ type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A resource as it is, as on a page of List. What is followed is its tenure: a
 	// grant, and an end of any kind. A renewal, a result or the number of waiters alone
-	// is not shown; remaining is what was left when this was sent, unless renewed.
+	// is not shown, and waiters is 0; remaining is what was left when this was sent,
+	// unless renewed.
 	Status *Status `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
 	// Every resource that was there when the watch began has been shown, and what
 	// follows are changes. It comes once, with no status.
