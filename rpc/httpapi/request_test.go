@@ -265,7 +265,7 @@ func TestAWaitIsNotEndedByTheTimeLimitsOfRequests(t *testing.T) {
 			return lastword.Tenure{}, &lastword.Error{Code: lastword.CodeUnavailable, Message: "gone"}
 		}
 	}
-	const limit = 50 * time.Millisecond
+	const limit = 300 * time.Millisecond
 	d := open(t, f, httpapi.Config{RequestTimeout: limit, WriteTimeout: limit, MaxIdle: limit})
 	go func() {
 		time.Sleep(6 * limit) // longer than every limit
