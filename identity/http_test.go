@@ -282,8 +282,13 @@ func TestOverHTTPAConnectionIsAskedToGoWithItsAge(t *testing.T) {
 	t.Parallel()
 	for age, closes := range map[time.Duration]bool{time.Nanosecond: true, time.Hour: false} {
 		c := newWorld(t, settings{maxAge: age}).httpAs(annID)
-		if r := c.call("GET", "/v1/status?resource=doc/a", ""); r.status != http.StatusOK || r.closes != closes {
-			t.Errorf("after %s: %d, it closes: %t", age, r.status, r.closes)
+		for _, r := range []reply{
+			c.call("GET", "/v1/status?resource=doc/a", ""),
+			c.call("POST", "/v1/acquire", `{"resource":"doc/a","request_id":"1","ttl":"30s"}`),
+		} {
+			if r.status != http.StatusOK || r.closes != closes {
+				t.Errorf("after %s: %d, it closes: %t", age, r.status, r.closes)
+			}
 		}
 	}
 }

@@ -83,7 +83,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, to route) ([]byte,
 	// The time limit is there already, see announced; a shutdown makes it shorter.
 	stop := context.AfterFunc(s.closing, func() { _ = limit.SetReadDeadline(s.cfg.Now()) })
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, rpc.MaxRequestBytes))
-	ends := !stop()
+	ends := !stop() || s.aged(r)
 	if err == nil {
 		whole(w, limit, ends)
 		return b, nil

@@ -65,10 +65,14 @@ func (s *Server) dated(ctx context.Context, _ net.Conn) context.Context {
 // renewing makes this answer the last one of a connection that has reached its age, so
 // that its caller comes again with the certificate that it has then.
 func (s *Server) renewing(w http.ResponseWriter, r *http.Request) {
-	since, ok := r.Context().Value(sinceKey{}).(time.Time)
-	if ok && r.TLS != nil && s.cfg.Now().Sub(since) >= s.cfg.MaxAge {
+	if s.aged(r) {
 		w.Header().Set("Connection", "close")
 	}
+}
+
+func (s *Server) aged(r *http.Request) bool {
+	since, ok := r.Context().Value(sinceKey{}).(time.Time)
+	return ok && r.TLS != nil && s.cfg.Now().Sub(since) >= s.cfg.MaxAge
 }
 
 // parting ends a connection whose certificate may be good no more.
