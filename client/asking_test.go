@@ -94,8 +94,9 @@ func TestAGrantThatCanNotBeConfirmedIsGivenUp(t *testing.T) { // R25, R27
 	inBubble(t, func(t *testing.T, w *world) {
 		a := w.lease(w.client(client.Config{}), client.AcquireOptions{})
 		time.AfterFunc(20*time.Second, func() {
-			_ = a.Close()
+			// Before the lease is given back: the grant's confirmation follows at once.
 			w.suffer(func(op string) fault { return fault{loseRequest: op != "release"} })
+			_ = a.Close()
 		})
 		start := time.Now()
 		_, err := w.client(client.Config{}).Acquire(t.Context(), doc, client.AcquireOptions{Wait: time.Hour})
