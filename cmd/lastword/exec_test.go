@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -76,10 +77,12 @@ func TestExecGivesUpAnAcquireWithoutAnAnswer(t *testing.T) { // R27
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := &noAuthority{answer: c.answer}
+			received := make(chan struct{})
+			first := sync.OnceFunc(func() { close(received) })
+			a := &noAuthority{answer: func(ctx context.Context) error { first(); return c.answer(ctx) }}
 			addr, stop := a.serve(t)
 			if c.dies {
-				a.answer = func(ctx context.Context) error { go stop(); return c.answer(ctx) }
+				go func() { <-received; stop() }()
 			}
 			ran := filepath.Join(t.TempDir(), "ran")
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
