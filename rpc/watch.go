@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/identity"
@@ -99,11 +101,15 @@ func (c *Client) Watch(ctx context.Context, prefix string) iter.Seq2[lastword.Si
 		defer cancel()
 		left := new(atomic.Bool)
 		err := c.watch(context.WithValue(ctx, leftKey{}, left), cancel, prefix, yield)
+		ended := caller.Err()
+		if _, limited := caller.Deadline(); ended == nil && limited && status.Code(err) == codes.DeadlineExceeded {
+			ended = context.DeadlineExceeded // the server's clock was first
+		}
 		if e := (*lastword.Error)(nil); err != nil && !errors.As(err, &e) {
 			err = q.failed(ctx, err, left.Load())
 		}
-		if err != nil && caller.Err() != nil { // whatever came of it on the wire
-			err = q.error(lastword.CodeUnavailable, "the watch was ended by its caller", "", caller.Err())
+		if err != nil && ended != nil { // whatever came of it on the wire
+			err = q.error(lastword.CodeUnavailable, "the watch was ended by its caller", "", ended)
 		}
 		if err != nil {
 			yield(lastword.Sight{}, err)
