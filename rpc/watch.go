@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/identity"
@@ -101,10 +99,7 @@ func (c *Client) Watch(ctx context.Context, prefix string) iter.Seq2[lastword.Si
 		defer cancel()
 		left := new(atomic.Bool)
 		err := c.watch(context.WithValue(ctx, leftKey{}, left), cancel, prefix, yield)
-		ended := caller.Err()
-		if _, limited := caller.Deadline(); ended == nil && limited && status.Code(err) == codes.DeadlineExceeded {
-			ended = context.DeadlineExceeded // the server's clock was first
-		}
+		ended := endOf(caller, err)
 		if e := (*lastword.Error)(nil); err != nil && !errors.As(err, &e) {
 			err = q.failed(ctx, err, left.Load())
 		}
@@ -154,4 +149,15 @@ func (c *Client) watch(ctx context.Context, cancel func(), prefix string, yield 
 			return nil
 		}
 	}
+}
+
+// endOf is caller's error where err came of its end. The server knows the deadline, too,
+// and its clock may be the first to notice it.
+func endOf(caller context.Context, err error) error {
+	const between = 100 * time.Millisecond
+	at, limited := caller.Deadline()
+	if err != nil && limited && time.Until(at) < between { //nolint:forbidigo // deadlines of contexts are of this clock
+		<-caller.Done()
+	}
+	return caller.Err()
 }
