@@ -96,7 +96,7 @@ model: build need-spin ## the model at its largest scope, every broken variant, 
 	$(BIN) lab model --variant all -o json >bin/variants.json
 	spec/promela/run.sh
 
-mutants: need-go ## every condition of internal/core made wrong, one at a time: does the model notice; about a quarter of an hour
+mutants: need-go ## every condition of internal/core made wrong, one at a time: does the model notice; about ten minutes
 	LASTWORD_MUTANTS=1 $(GO) test -run TestTheModelNoticesEveryWrongConditionOfTheRules -timeout 3h -v ./model
 
 fuzz: need-go ## every fuzz target for FUZZTIME (10s) each, and a million mutated grants

@@ -28,6 +28,9 @@ func (m *machine) truthful(st *storeState, p procState, q message, d decision) b
 	case askRevoke:
 		return a.Code == codeIf(live && l.Fence == q.fence, lastword.CodeNotHolder)
 	case askStatus:
+		if req != nil && req.LeaseID == q.lease && l.ID != q.lease && d.told.asked != req.State {
+			return false
+		}
 		return (d.told.asked == lastword.StateHeld) == (live && l.ID == q.lease) && (d.told.lease != "") == live
 	case doWrite, doAdvance:
 		return (d.state == lastword.StateHeld) == (live && l.ID == q.lease && l.Fence == q.fence)

@@ -299,9 +299,9 @@ func casts() []world {
 			name: "went-back", about: "a raw copy of the store is put back behind the back of an authority that runs; the resource has a higher fence than its next one",
 			clients: 2, processes: 1, attempts: 1, plain: true, writes: 1, counter: 40, horizon: 2,
 			status: core.Query, policy: core.Ordered, release: true, overlap: true, raw: true,
-			backups: 1,
+			backups: 1, opens: 1,
 			wants:   outs(outApplied, outStale, outRegression),
-			happens: steps(evBackup, evRestore),
+			happens: steps(evBackup, evRestore, evOpen),
 		},
 	}
 }

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"cmp"
+
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/internal/core"
 )
@@ -78,7 +80,7 @@ func (m *machine) operator(s *state) {
 // lost from the authority's next number on (R19, R20).
 func (m *machine) open(s *state, place *placeState) {
 	var above lastword.Token
-	if st := m.stores.at(s.store[0]); !place.rec.Exists {
+	if st := m.stores.at(s.store[0]); !place.rec.Exists || m.w.raw {
 		above = st.rec.NextFence(st.h)
 	}
 	opened := *place
@@ -256,6 +258,8 @@ func (m *machine) strike(s *state) {
 	}
 	if st.h.Exists {
 		hit(evLoseStore, mark, empty)
+		empty.h.Identity = st.h.Identity
+		hit(evLoseStore, mark, empty)
 	}
 }
 
@@ -264,7 +268,7 @@ func (m *machine) strike(s *state) {
 func (m *machine) forge(s *state) {
 	next := *s
 	next.left[forgeBudget]--
-	far, _ := lastword.MakeToken(m.w.epoch, m.w.counter+max(m.w.far, 50))
+	far, _ := lastword.MakeToken(m.w.epoch, m.w.counter+cmp.Or(m.w.far, 50))
 	q := message{kind: doWrite, client: maxClients - 1, op: maxIntents - 1, intent: maxIntents - 1, seq: 1, fence: far, lease: "forged", forged: true}
 	if !m.w.leaked {
 		m.throw(s, next, q)

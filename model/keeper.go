@@ -22,26 +22,15 @@ type kept struct {
 	stopped    bool  // its work was told to stop
 
 	// What the observer keeps: evidence, and doubt.
-	sure     int64 // the latest end of trust that the answers heard so far allow
-	known    uint8 // when the newest message with such an answer was sent, from 1
-	doubt    uint8 // when the newest renewal that had no answer was sent, from 1
-	limit    int64 // the end of the longest hold and of the drain, 0 for none
-	dead     bool  // trust was over once
-	end      uint8 // when the lease itself said so, from 1
+	sure     int64         // the latest end of trust that the answers heard so far allow
+	known    uint8         // when the newest message with such an answer was sent, from 1
+	doubt    uint8         // when the newest renewal that had no answer was sent, from 1
+	limit    int64         // the end of the longest hold and of the drain, 0 for none
+	dead     bool          // trust was over once
+	end      uint8         // when the lease itself said so, from 1
+	ending   core.TrustEnd // what it said then
 	how      lastword.State
 	released bool
-}
-
-// evidence is an answer to a message sent at a moment: the tenure is held, and so much
-// of it was left when the authority had processed the message (R25). One that leaves
-// nothing to trust is none.
-func (m *machine) evidence(c clientState, sent uint8, left core.Span, now uint8) (clientState, bool) {
-	sure := span(sent) + int64(min(left, m.ttl)) - m.margin()
-	if !m.keeps(c.id) || c.kept.dead || c.kept.end != 0 || left <= 0 || sure <= span(now) {
-		return c, false
-	}
-	c.kept.sure, c.kept.known = max(c.kept.sure, sure), max(c.kept.known, sent+1)
-	return c, true
 }
 
 // keeps reports whether client id is a keeper.
@@ -55,16 +44,6 @@ func (m *machine) bound() core.TrustBound {
 		return core.TrustBound{RatePPM: 10_000, Floor: int64(tick)}
 	}
 	return bound
-}
-
-// margin is how much of a TTL a keeper must not trust, whichever of the two makes it;
-// callTime is how long one of its renewals may take (R25, protocol §7).
-func (m *machine) margin() int64 { return int64(tick) }
-func (m *machine) callTime() int64 {
-	if sixth := m.ttl / 6; m.w.call == 0 || m.w.call > sixth {
-		return int64(sixth)
-	}
-	return int64(m.w.call)
 }
 
 // keeperSteps generates what a keeper does beside its writes.
@@ -104,8 +83,8 @@ func (m *machine) keepRenewing(c clientState, now uint8) (out acted) {
 	if !m.wiring.renewalDue(t, span(now)) || c.renewed >= m.w.renewals {
 		return acted{}
 	}
-	if c.kept.dead {
-		out.bad = askedAfterTheEnd
+	if c.kept.dead || c.kept.renewing != 0 {
+		out.bad = askedOutOfTurn
 	}
 	c.trust = t.Ask(span(now))
 	c.renewed++
@@ -121,8 +100,8 @@ func (m *machine) question(c clientState, now uint8) (out acted) {
 	if !t.QueryDue(span(now)) || c.kept.asked >= m.w.questions {
 		return acted{}
 	}
-	if c.kept.dead {
-		out.bad = askedAfterTheEnd
+	if c.kept.dead || c.kept.questioned != 0 {
+		out.bad = askedOutOfTurn
 	}
 	c.trust = t.Question(span(now))
 	c.kept.asked++
@@ -137,21 +116,6 @@ func (m *machine) noRenewal(c clientState, now uint8) acted {
 	c.kept = m.renewalOver(c.kept, true)
 	c.trust = c.trust.Unclear(core.TrustRetry(int64(m.ttl)), span(now))
 	return acted{client: m.clients.name(m.noted(c, now))}
-}
-
-// renewalOver is a renewal call that has come to its end. After the end of trust it
-// counts only if its time-out had come before.
-func (m *machine) renewalOver(k kept, unanswered bool) kept {
-	if k.end == 0 && unanswered || k.late(m.callTime()) {
-		k.doubt = max(k.doubt, k.renewing)
-	}
-	k.renewing = 0
-	return k
-}
-
-// late: the renewal under way timed out before trust ended.
-func (k kept) late(callTime int64) bool {
-	return k.renewing != 0 && k.end != 0 && span(k.renewing-1)+callTime < span(k.end-1)
 }
 
 func (m *machine) noStatus(c clientState, now uint8) acted {
@@ -185,7 +149,7 @@ func (m *machine) giveUp(c clientState, now uint8) (out acted) {
 	case c.open:
 		out.bad = releasedAtWork
 	case c.kept.dead:
-		out.bad = askedAfterTheEnd
+		out.bad = askedOutOfTurn
 	}
 	c.trust, c.kept.released, c.kept.dead = t, true, true
 	out.client = m.clients.name(m.noted(c, now))
@@ -246,117 +210,6 @@ func (m *machine) hearStatus(c clientState, q message, now uint8) clientState {
 		m.came(outAskedHeld)
 	}
 	return m.noted(c, now)
-}
-
-// firstHeld notes the moment from which the longest hold counts.
-func (m *machine) firstHeld(k kept, now uint8) kept {
-	k.held = true
-	if m.w.maxHold > 0 {
-		k.limitTo(span(now) + int64(m.w.maxHold))
-	}
-	return k
-}
-
-func (k *kept) limitTo(at int64) {
-	if k.limit == 0 || at < k.limit {
-		k.limit = at
-	}
-}
-
-// refused notes that the authority said that the tenure is over.
-func (k kept) refused(how lastword.State) kept {
-	if !k.dead {
-		k.dead, k.how = true, how
-	}
-	return k
-}
-
-// passed lets the observer's time act: what was over once stays so.
-func (k kept) passed(now uint8) kept {
-	if k.held && span(now) >= k.sure || k.limit != 0 && span(now) >= k.limit {
-		k.dead = true
-	}
-	return k
-}
-
-// unsure reports whether a renewal has had no answer for as long as one may take, and
-// nothing was heard to a message that was sent later (R26).
-func (m *machine) unsure(c clientState, now uint8) bool {
-	k := c.kept
-	over := k.renewing > k.known && span(now) >= span(k.renewing-1)+m.callTime()
-	return k.doubt > k.known || over
-}
-
-// noted notes what a keeper has come to.
-func (m *machine) noted(c clientState, now uint8) clientState {
-	if c.trust.Final() && c.kept.end == 0 {
-		c.kept.end = now + 1
-	}
-	t := &c.trust
-	for _, reached := range []struct {
-		when bool
-		what outcome
-	}{
-		{t.State == lastword.HolderUnknown, outUnknown},
-		{t.State == lastword.HolderHeld && now >= uint8(m.ttl/tick), outLongHeld},
-		{t.End == core.TrustMaxHold, outMaxHold},
-		{t.End == core.TrustOverrun, outOverrun},
-		{t.End == core.TrustLapsed || t.End == core.TrustUnknown, outExpired},
-		{t.State == lastword.HolderReleased && c.kept.stopped, outDrained},
-	} {
-		if reached.when {
-			m.came(reached.what)
-		}
-	}
-	return c
-}
-
-// distrust says what is wrong about a keeper that admits new effects at a moment, ""
-// if nothing is.
-func (m *machine) distrust(c *clientState, now int64) kind {
-	if !m.keeps(c.id) || c.phase != holding || !m.wiring.admits(c.trust, now) {
-		return ""
-	}
-	switch k := &c.kept; {
-	case k.end != 0:
-		return finalRevived
-	case now >= k.sure:
-		return trustBeyondEvidence
-	case k.limit != 0 && now >= k.limit:
-		return heldTooLong
-	case k.dead:
-		return finalRevived
-	}
-	return ""
-}
-
-// toldWrongEnd reports whether a lease says of its end what is not so.
-func (m *machine) toldWrongEnd(c *clientState) bool {
-	k := &c.kept
-	if !m.keeps(c.id) || c.phase != holding || !c.trust.Final() {
-		return false
-	}
-	switch c.trust.End {
-	case core.TrustReleased:
-		return !k.released
-	case core.TrustRevoked:
-		return k.how != lastword.StateRevoked
-	case core.TrustCanceled:
-		return k.how != lastword.StateCanceled
-	case core.TrustRefused:
-		return k.how != lastword.StateReleased && k.how != lastword.StateFree
-	case core.TrustOverrun:
-		return !k.stopped
-	case core.TrustMaxHold:
-		return m.w.maxHold == 0
-	case core.TrustLapsed:
-		return k.released || k.how != lastword.StateExpired && (k.how != "" || k.doubt > k.known || k.renewing > k.known && k.late(m.callTime()))
-	case core.TrustUnknown:
-		return k.released || k.how != "" || k.doubt < k.known && (k.renewing < k.known || !k.late(m.callTime())) || k.doubt+k.renewing == 0
-	case core.TrustGoesOn:
-		return true
-	}
-	return true
 }
 
 // toldStatus is a status answer, as far as a holder reads it.

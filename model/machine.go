@@ -130,14 +130,15 @@ type machine struct {
 	clients *pool[clientState]
 	msgs    *pool[message]
 
-	serving   *memo[served]
-	granting  *memo[granted]
-	applying  *memo[applied]
-	acting    *memo[acted]
-	beliefs   []uint32 // by client: bit t is set if it trusts its tenure at time t
-	believed  []bool
-	out       []successor
-	onlyFirst bool
+	serving    *memo[served]
+	granting   *memo[granted]
+	applying   *memo[applied]
+	acting     *memo[acted]
+	beliefs    []uint32 // by client: bit t is set if it trusts its tenure at time t
+	believed   []bool
+	oversleeps []bool // by client: its lease says a wrong moment
+	out        []successor
+	onlyFirst  bool
 }
 
 func newMachine(w world, wi *wiring) *machine {

@@ -17,6 +17,7 @@ import (
 // mutant is one condition made wrong.
 type mutant struct {
 	number int
+	file   string
 	key    string // where it is, what stands there, and what stands there instead
 }
 
@@ -269,6 +270,6 @@ func (g *mutator) add(old, other string) int {
 		key += fmt.Sprintf(" (%d)", n)
 	}
 	n := len(g.all) + 1
-	g.all = append(g.all, mutant{n, key})
+	g.all = append(g.all, mutant{n, g.name, key})
 	return n
 }

@@ -76,6 +76,8 @@ func (m *machine) carryOut(p placeState, id uint16, q message, g *ghost) applied
 		out.bad = wrongVerdict
 	case d.Write && !m.recorded(&p, q, d):
 		out.bad = wrongRecord
+	case (d.Verdict == lastword.OutOfOrder || d.Verdict == lastword.Conflict) && m.honest():
+		out.bad = numberOutOfTurn
 	}
 	return out
 }
@@ -119,7 +121,7 @@ func (m *machine) follow(p placeState, id uint16, q message, d core.Decision, g 
 	if gen := g.find(q.fence, q.lease); gen != 0 && gen < g.n && gen >= p.top {
 		m.came(outEarly)
 	}
-	p.store(q, d)
+	m.store(&p, q, d)
 	p.seen = p.seen.and(m.gate(q))
 	bad := p.effect(q, g, &m.w)
 	if bad == "" {
@@ -142,7 +144,7 @@ func (m *machine) unchanged(p placeState, id uint16, q message, d core.Decision)
 		own = uint64(r.seq)
 	}
 	out.reply = m.verdict(q, d.Verdict, own)
-	if q.kind != doWrite || q.leaked || q.otherPayload {
+	if q.kind != doWrite || q.leaked || q.otherPayload || m.w.alike {
 		return out
 	}
 	done := p.effects[q.intent] > 0
@@ -178,8 +180,11 @@ func (m *machine) attemptOf(q message) core.Attempt {
 
 // payload is the number of the content that q brings.
 func (m *machine) payload(q message) uint8 {
-	if q.otherPayload {
+	switch {
+	case q.otherPayload:
 		return maxIntents
+	case m.w.alike:
+		return 0
 	}
 	return m.wiring.payload(q.intent)
 }
@@ -195,9 +200,14 @@ func (m *machine) verdict(q message, v lastword.Verdict, own uint64) uint16 {
 	return m.msgs.name(r)
 }
 
-func payloadNumber(q message) uint8 {
-	if q.otherPayload {
+// stored is the number of the content that a receipt keeps: what came, whatever name
+// a broken client gives it.
+func (m *machine) stored(q message) uint8 {
+	switch {
+	case q.otherPayload:
 		return maxIntents
+	case m.w.alike:
+		return 0
 	}
 	return q.intent
 }
@@ -215,13 +225,13 @@ func payloadOf(r receipt) lastword.Digest {
 }
 
 // store keeps record and receipt.
-func (p *placeState) store(q message, d core.Decision) {
+func (m *machine) store(p *placeState, q message, d core.Decision) {
 	p.rec = d.Record
-	p.receive(q, d)
+	m.receiveWrite(p, q, d)
 }
 
-func (p *placeState) receive(q message, d core.Decision) {
-	p.receipts[q.op] = receipt{known: true, intent: q.intent, seq: uint8(d.Seq), fence: q.fence, lease: q.lease, payload: payloadNumber(q)}
+func (m *machine) receiveWrite(p *placeState, q message, d core.Decision) {
+	p.receipts[q.op] = receipt{known: true, intent: q.intent, seq: uint8(d.Seq), fence: q.fence, lease: q.lease, payload: m.stored(q)}
 }
 
 // effect changes the business value, and checks what only the observer can.
@@ -274,7 +284,7 @@ func (m *machine) firstStep(p placeState, id uint16, q message, d core.Decision,
 	case effectFirst:
 		bad = p.effect(q, g, &m.w)
 	case receiptFirst:
-		p.store(q, d)
+		m.store(&p, q, d)
 	case receiptMissed:
 		p.rec = d.Record
 		if bad = p.effect(q, g, &m.w); bad == "" {
@@ -292,20 +302,20 @@ func (m *machine) secondStep(p placeState, q message, g *ghost) applied {
 	var bad kind
 	switch m.wiring.torn {
 	case checkThenSet:
-		p.store(q, d)
+		m.store(&p, q, d)
 		bad = p.effect(q, g, &m.w)
 	case lockLost: // the conditional write of the record meets no row, and nobody looks
 		if p.rec == read.rec {
 			p.rec = d.Record
 		}
-		p.receive(q, d)
+		m.receiveWrite(&p, q, d)
 		bad = p.effect(q, g, &m.w)
 	case effectFirst:
-		p.store(q, d)
+		m.store(&p, q, d)
 	case receiptFirst:
 		bad = p.effect(q, g, &m.w)
 	case receiptMissed:
-		p.receive(q, d)
+		m.receiveWrite(&p, q, d)
 	case whole:
 	}
 	return applied{place: m.places.name(p), reply: m.verdict(q, d.Verdict, d.Seq), bad: bad}

@@ -47,6 +47,9 @@ const (
 	absenceDisproved kind = "absence_disproved"
 	// A later segment took effect without the one before it (ordered).
 	segmentJump kind = "segment_jump"
+	// A holder that makes no mistake was told that its number is out of turn (protocol
+	// §1, seq).
+	numberOutOfTurn kind = "number_out_of_turn"
 	// A holder started a write without trusting its tenure (R26).
 	effectWithoutTrust kind = "effect_without_trust"
 	// A lease admitted again after its end: EXPIRED and RELEASED are final (R26).
@@ -55,12 +58,14 @@ const (
 	trustBeyondEvidence kind = "trust_beyond_evidence"
 	// A lease is held for longer than the longest hold, or than its drain (R28).
 	heldTooLong kind = "held_too_long"
-	// Something was sent for a lease that was over (R26).
-	askedAfterTheEnd kind = "asked_after_the_end"
+	// Something was sent for a lease that was over, or beside a call of its kind (R26).
+	askedOutOfTurn kind = "asked_out_of_turn"
 	// A lease was released while its work was under way (R28).
 	releasedAtWork kind = "released_at_work"
 	// A lease tells an end that is not its own (R28).
 	wrongEnd kind = "wrong_end"
+	// A lease says another moment than the one at which something is due (R26, R28).
+	overslept kind = "overslept"
 	// The place told a verdict that is not the protocol's for what it has and what came
 	// (protocol §4).
 	wrongVerdict kind = "wrong_verdict"
@@ -80,8 +85,8 @@ func Properties() []string {
 		revokedGenerationOverwrite, unauthorizedAccept, numberIssuedTwice, fenceNotLarger, twoEffects,
 		twoTenuresHeld, holderPastTrust, leaseShortened, renewedAfterDeadline, foreignTenureChanged,
 		lateCompletion, requestGrantedTwice, grantedAfterCancel, receiptDisagrees,
-		acknowledgedWithoutEffect, refusedButDone, absenceDisproved, segmentJump,
-		effectWithoutTrust, finalRevived, trustBeyondEvidence, heldTooLong, askedAfterTheEnd, releasedAtWork, wrongEnd,
+		acknowledgedWithoutEffect, refusedButDone, absenceDisproved, segmentJump, numberOutOfTurn,
+		effectWithoutTrust, finalRevived, trustBeyondEvidence, heldTooLong, askedOutOfTurn, releasedAtWork, wrongEnd, overslept,
 		wrongVerdict, wrongRecord, wrongAnswer, wrongStart, waitingClientStarves,
 	}
 }
@@ -103,10 +108,15 @@ func (m *machine) checkTrust(s *state) kind {
 	for c := range m.w.clients {
 		id := s.client[c]
 		for int(id) >= len(m.believed) {
-			m.believed, m.beliefs = append(m.believed, false), append(m.beliefs, 0)
+			m.believed, m.beliefs, m.oversleeps = append(m.believed, false), append(m.beliefs, 0), append(m.oversleeps, false)
 		}
 		if !m.believed[id] {
 			m.beliefs[id], m.believed[id] = m.belief(id), true
+			keeper := m.clients.at(id)
+			m.oversleeps[id] = m.keeps(keeper.id) && keeper.phase == holding && !m.punctual(keeper)
+		}
+		if m.oversleeps[id] {
+			return overslept
 		}
 		if m.beliefs[id]>>s.now&1 == 0 {
 			continue

@@ -18,9 +18,9 @@ type Scope struct {
 // before it.
 func Scopes() []Scope {
 	r31 := []string{"r31", "r31-second", "r31-latest"}
-	quick := slices.Concat(r31, []string{"again", "work", "places-twice", "operators", "leaked", "jump", "mistakes", "mistakes-latest", "once", "confused",
+	quick := slices.Concat(r31, []string{"again", "work", "places-twice", "operators", "leaked", "jump", "mistakes", "mistakes-latest", "once", "once-registered", "once-same", "confused",
 		"leaked-exact", "lock-delay", "lock-delay-restart", "restores-unwitnessed", "exhausted", "strange", "lost", "registered", "went-back", "settle-asked", "first-start", "strikes", "strikes-unmarked", "last-epoch", "bundles", "gates", "gates-late",
-		"keeper", "keeper-succeeded", "keeper-released", "keeper-drained", "keeper-revoked", "keeper-repeated",
+		"keeper", "keeper-succeeded", "keeper-released", "keeper-drained", "keeper-revoked", "keeper-repeated", "keeper-again",
 		"tenures-short", "requests-late", "requests-again", "results-short", "renewals-alone", "starts-short",
 		"restores-short", "restores-running", "settle-short", "segments-short", "undeclared-short",
 	})
@@ -119,6 +119,10 @@ func worlds() map[string]world {
 		w.writes, w.resends, w.byRate = 0, 1, true
 		w.wants = w.wants&^outs(outApplied) | outs(outGrantedAgain, outTenureEnded)
 	})
+	longer("keeper-again", "keeper", func(w *world) {
+		w.renewals, w.questions, w.writes = 2, 2, 0
+		w.wants &^= outs(outApplied)
+	})
 	longer("keeper-twice", "keeper", func(w *world) { w.renewals, w.questions = 2, 2 })
 	longer("keeper-long", "keeper", func(w *world) {
 		w.clients, w.renewals, w.writes, w.horizon = 2, 2, 0, 7
@@ -134,6 +138,14 @@ func worlds() map[string]world {
 		w.happens = steps(evRestore, evAdvanceEpoch, evLoseWitness)
 	})
 	longer("settle-asked", "settle", func(w *world) { w.horizon, w.status = 2, core.Query })
+	longer("once-registered", "once", func(w *world) {
+		w.registers, w.mistakes, w.horizon, w.dups = true, 0, 0, 1
+		w.wants |= outs(outRegistered)
+	})
+	longer("once-same", "once", func(w *world) {
+		w.alike, w.shared, w.mistakes, w.horizon = true, false, 0, 0
+		w.wants = outs(outApplied, outReplayed)
+	})
 	longer("strikes-unmarked", "strikes", func(w *world) {
 		w.unmarked, w.strikes = true, 1
 		w.wants |= outs(outAdopted)

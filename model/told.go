@@ -16,11 +16,14 @@ func (m *machine) told(p *placeState, q message, d core.Decision, g *ghost) bool
 		return d.Again == again
 	}
 	want, freezes := m.verdictFor(p, q, g)
-	switch {
-	case want == "":
+	if want == "" {
 		return d.Again == core.AgainAsk
-	case q.kind == doAdvance && want == lastword.Applied && p.rec.Exists && q.fence == p.rec.Fence && d.Write:
-		return false // registered before: nothing changes (R16a)
+	}
+	if want == lastword.Applied { // registered before: nothing changes (R16a)
+		before := q.kind == doAdvance && p.rec.Exists && q.fence == p.rec.Fence
+		if d.Write == before {
+			return false
+		}
 	}
 	return d.Again == "" && d.Verdict == want && d.Freeze == freezes && d.Quarantine == (want == lastword.Conflict)
 }
@@ -106,4 +109,11 @@ func (m *machine) inside(p *placeState, q message) lastword.Verdict {
 		return lastword.Conflict
 	}
 	return lastword.OutOfOrder
+}
+
+// honest reports whether no client of the world makes a mistake and nobody lies: then
+// none is ever told that its number is out of turn (protocol §1, seq).
+func (m *machine) honest() bool {
+	w := &m.w
+	return w.mistakes == 0 && w.forgeries == 0 && w.policy != core.Once && !strange(w.policy) && !w.overlap && !w.undeclared
 }

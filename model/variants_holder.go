@@ -60,7 +60,7 @@ func keeperVariants() []Variant {
 			tune: func(w *world) { w.horizon, w.questions = 8, 0 },
 		},
 		{
-			Name: "renewal-after-release", World: "keeper-released", Property: askedAfterTheEnd,
+			Name: "renewal-after-release", World: "keeper-released", Property: askedOutOfTurn,
 			Breaks: "a lease that was released goes on renewing itself",
 			change: func(w *wiring) {
 				w.renewalDue = func(t core.Trust, now int64) bool {
@@ -83,6 +83,16 @@ func keeperVariants() []Variant {
 						t.Limit = 0
 					}
 					return t
+				}
+			},
+		},
+		{
+			Name: "questions-not-on-the-agenda", World: "keeper", Property: overslept,
+			Breaks: "the moment at which a lease is looked at next leaves out its questions",
+			change: func(w *wiring) {
+				w.next = func(t core.Trust) (int64, bool) {
+					t.Asking = true
+					return t.Next()
 				}
 			},
 		},
@@ -114,6 +124,18 @@ func toldVariants() []Variant {
 						return d
 					}
 					return core.Decision{Verdict: lastword.Conflict, Why: "SEQ_TAKEN", Quarantine: true}
+				}
+			},
+		},
+		{
+			Name: "replay-takes-a-number", World: "work", Property: numberOutOfTurn,
+			Breaks: "a holder counts a write that was REPLAYED from an older tenure as its own",
+			change: func(w *wiring) {
+				w.settle = func(s lastword.Sequence, seq, own uint64, v lastword.Verdict) lastword.Sequence {
+					if v == lastword.Replayed {
+						v = lastword.Applied
+					}
+					return core.SettleNumber(s, seq, own, v)
 				}
 			},
 		},

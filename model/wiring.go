@@ -33,6 +33,7 @@ type wiring struct {
 	told       func(t core.Trust, ref lastword.TenureRef, st lastword.Status, pause, now int64) core.Trust
 	released   func(t core.Trust, now int64) core.Trust
 	renewalDue func(t core.Trust, now int64) bool
+	next       func(t core.Trust) (at int64, is bool)
 	take       func(lastword.Sequence, string) (lastword.Sequence, uint64, bool)
 	settle     func(s lastword.Sequence, seq, own uint64, v lastword.Verdict) lastword.Sequence
 
@@ -142,7 +143,7 @@ func production() *wiring {
 		planStart: core.PlanStart, planAdvance: core.PlanAdvance, compare: core.Compare,
 		admit: core.Admit, advance: core.Advance, shut: core.Close,
 		newTrust: core.NewTrust, renewed: core.Trust.Renewed, ended: core.Trust.Ended, told: core.Trust.Told,
-		released: core.Trust.Released, renewalDue: core.Trust.RenewalDue, take: core.TakeNumber, settle: core.SettleNumber,
+		released: core.Trust.Released, renewalDue: core.Trust.RenewalDue, next: core.Trust.Next, take: core.TakeNumber, settle: core.SettleNumber,
 
 		holds: func(st *storeState, c conditions) bool {
 			return st.h.Epoch == c.epoch && (!c.onTick || st.h.Tick == c.tick) && st.rec.Revision == c.revision

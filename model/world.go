@@ -48,6 +48,7 @@ type world struct {
 	pause     bool // a client may be stopped between its own check and its write
 	settler   bool // B settles what A left unknown (R22) instead of writing
 	registers bool // clients register their fence, too
+	alike     bool // all contents are the same
 	shared    bool // all clients have the same intents
 	complete  bool
 	release   bool
