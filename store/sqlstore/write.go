@@ -11,7 +11,7 @@ import (
 
 // writeStatements are prepared once, on the writing connection.
 type writeStatements struct {
-	dataVersion, header, record, someRequests, requestByID *sql.Stmt
+	dataVersion, header, record, someRequests, someNames, requestByID *sql.Stmt
 
 	createHeader, updateHeader, createRecord, updateRecord, putRequest, forget command
 
@@ -28,7 +28,7 @@ type command struct {
 
 func (w *writeStatements) queries() map[**sql.Stmt]string {
 	return map[**sql.Stmt]string{&w.dataVersion: sqlDataVersion, &w.header: sqlHeader, &w.record: sqlRecord,
-		&w.someRequests: sqlSomeRequests, &w.requestByID: sqlRequest}
+		&w.someRequests: sqlSomeRequests, &w.someNames: sqlSomeNames, &w.requestByID: sqlRequest}
 }
 
 func (w *writeStatements) commands() map[*command]string {
