@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
@@ -159,24 +160,23 @@ func (t *Tx) store(ctx context.Context, key fence.Key, old, next fence.Record) e
 
 // change is the statement that makes old into next.
 func (t *Tx) change(key fence.Key, old, next fence.Record) (*sql.Stmt, []any, error) {
-	args := make([]any, 0, 40)
-	args = append(args, key.Domain, string(key.Resource))
+	where := []any{key.Domain, string(key.Resource)}
 	now, err := recordArgs(next)
 	if err != nil {
 		return nil, nil, err
 	}
 	if !old.Exists {
-		return t.place.stmts.insert, append(args, now...), nil
+		return t.place.stmts.insert, slices.Concat(where, now), nil
 	}
 	before, err := recordArgs(old)
 	if err != nil {
 		return nil, nil, err
 	}
 	if onlyNumber(old, next) {
-		return t.place.stmts.updateNumber, append(append(args, before...),
-			int64(next.LastSeq), next.LastOperation, next.LastPayload.String(), int64(next.Heard.Epoch), int64(next.Heard.Revision)), nil
+		number := []any{int64(next.LastSeq), next.LastOperation, next.LastPayload.String(), int64(next.Heard.Epoch), int64(next.Heard.Revision)}
+		return t.place.stmts.updateNumber, slices.Concat(number, where, before), nil
 	}
-	return t.place.stmts.update, append(append(args, now...), before...), nil
+	return t.place.stmts.update, slices.Concat(where, now, before), nil
 }
 
 // onlyNumber reports whether nothing changes but what every write of a tenure changes.
