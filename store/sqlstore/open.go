@@ -46,6 +46,10 @@ var dialect sqldb.SQLite
 // page that was written often is then copied once, and the two syncs are rarer.
 const checkpointPages = 8000
 
+// pageCache is how many bytes of pages a connection keeps: what a busy store writes
+// to again and again is not to be read again, too.
+const pageCache = 32 << 20
+
 // Store is the only handle on one SQLite file. It is safe for concurrent use.
 type Store struct {
 	path  string
@@ -132,7 +136,7 @@ func (s *Store) open(ctx context.Context, cfg Config) (err error) {
 	if err := s.probe(ctx, cfg); err != nil {
 		return err
 	}
-	if s.db, err = sqldb.OpenSQLite(sqldb.SQLiteConfig{Driver: cfg.Driver, Path: s.path, Checkpoint: checkpointPages}); err != nil {
+	if s.db, err = sqldb.OpenSQLite(sqldb.SQLiteConfig{Driver: cfg.Driver, Path: s.path, Checkpoint: checkpointPages, Cache: pageCache}); err != nil {
 		return err
 	}
 	defer func() {
