@@ -60,6 +60,7 @@ func (b *batch) cancelWaiting(p *page, c *call) {
 // before with is decided anew.
 func (b *batch) commit() {
 	l := b.l
+	b.ahead()
 	sent := l.cfg.Elapsed()
 	err := b.send()
 	b.note(sent)
@@ -70,6 +71,8 @@ func (b *batch) commit() {
 		case !a.depends || a.page.applied:
 			a.reply.sent = sent
 			b.answer(a)
+		case a.call.told:
+			b.repeat(a.call)
 		case err != nil:
 			b.lost(a.call, err)
 		default:
@@ -89,6 +92,29 @@ func (b *batch) commit() {
 	if err != nil {
 		l.failed = true
 		l.scratch = nil // the store may still be reading it
+	}
+}
+
+// ahead answers the releases (R6): who gives something back need not wait for the
+// disk. A crash may undo it, and then it lapses. Whatever shows it waits: the other
+// answers of this round for its commit, and later rounds come after it.
+func (b *batch) ahead() {
+	if !b.l.sole {
+		return
+	}
+	for i := range b.answers {
+		if a := &b.answers[i]; a.call.release && a.depends && a.reply.answer.Code == "" {
+			a.call.tell(a.reply)
+		}
+	}
+}
+
+// repeat tries the step of a call once more that was told that it is done. If that
+// comes to nothing, too, the tenure lapses.
+func (b *batch) repeat(c *call) {
+	if !c.repeated {
+		c.repeated = true
+		b.again = append(b.again, c)
 	}
 }
 

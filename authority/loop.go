@@ -49,6 +49,7 @@ type loop struct {
 	counter   uint64    // the highest one granted here in the header's epoch
 	views     *views
 	vigil     *vigil
+	sole      bool // nobody else reads or writes the store
 }
 
 // closeTimeout is how long a close waits for the store before it cuts it short.
@@ -62,6 +63,9 @@ func newLoop(s store.Store, cfg Config, r run, v *views) *loop {
 		header: r.header, witness: r.witness, longest: r.witness.Longest,
 		pace:    pace{span: r.header.TickSpan, last: cfg.Elapsed()},
 		watches: newWatches(), waiters: newWaiters(), views: v, vigil: newVigil(),
+	}
+	if only, ok := s.(store.Sole); ok {
+		l.sole = only.Sole()
 	}
 	l.warnOfEpochs()
 	// Tenures that an earlier run granted may be alive: the counter has to run.

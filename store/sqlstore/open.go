@@ -73,7 +73,10 @@ type Store struct {
 	cache *cache
 }
 
-var _ store.Store = (*Store)(nil)
+var _ store.Sole = (*Store)(nil)
+
+// Sole implements [store.Sole]: a second process is refused.
+func (s *Store) Sole() bool { return true }
 
 // semaphore is a mutex that a context can give up on.
 type semaphore chan struct{}
