@@ -142,6 +142,7 @@ func TestAnAnsweredReleaseThatWasNotWrittenIsTriedAgainOrLapses(t *testing.T) {
 				if err := a.Release(t.Context(), held.TenureRef); err != nil {
 					t.Fatalf("release: %v", err)
 				}
+				time.Sleep(10 * time.Millisecond) // the fake time of the bubble
 				synctest.Wait()
 				if st := status(t, a); st.State != c.want {
 					t.Fatalf("the state is %s, want %s", st.State, c.want)
@@ -153,4 +154,131 @@ func TestAnAnsweredReleaseThatWasNotWrittenIsTriedAgainOrLapses(t *testing.T) {
 			})
 		})
 	}
+}
+
+// releases counts the commits, and notes the steps that end a tenure by its release.
+type releases struct {
+	commits int
+	ended   map[lastword.Resource]time.Time
+}
+
+func (r *releases) watch(hooks *hooked) {
+	r.ended = map[lastword.Resource]time.Time{}
+	hooks.hook(func(h *hooked) {
+		h.answered = func(steps []store.Step, applied []bool) error {
+			written := false
+			for i, s := range steps {
+				if s.Record == nil || !applied[i] {
+					continue
+				}
+				written = true
+				for _, q := range s.Requests {
+					if q.State == lastword.StateReleased {
+						r.ended[s.Record.Resource] = time.Now()
+					}
+				}
+			}
+			if written {
+				r.commits++
+			}
+			return nil
+		}
+	})
+}
+
+// R6: a release and what is asked next are one write, the release first; with nothing
+// to come it is on the disk a moment later.
+func TestAReleaseSharesTheWriteOfWhatComesNext(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		hooks := &hooked{Store: w.memory.Open()}
+		a := w.openOn(sole{hooks}, authority.Config{})
+		held := mustAcquire(t, a, request("a", "0", time.Minute))
+		var seen releases
+		seen.watch(hooks)
+		for i := range 10 {
+			if err := a.Release(t.Context(), held.TenureRef); err != nil {
+				t.Fatal(err)
+			}
+			if i%2 == 1 { // who has released holds nothing, whatever comes next
+				_, err := a.Renew(t.Context(), held.TenureRef)
+				wantCode(t, err, lastword.ErrNotHolder)
+			}
+			next := mustAcquire(t, a, request("a", string(rune('A'+i)), time.Minute))
+			if next.Fence != held.Fence+1 || next.Previous.State != lastword.StateReleased || next.Previous.LeaseID != held.LeaseID {
+				t.Fatalf("fence %s after %s, before it %+v", next.Fence, held.Fence, next.Previous)
+			}
+			held = next
+		}
+		if seen.commits != 15 || len(seen.ended) != 1 {
+			t.Errorf("%d writes for 10 cycles and 5 renewals, %v", seen.commits, seen.ended)
+		}
+		if err := a.Release(t.Context(), held.TenureRef); err != nil {
+			t.Fatal(err)
+		}
+		answered := time.Now()
+		time.Sleep(10 * time.Millisecond) // the fake time of the bubble
+		synctest.Wait()
+		if took := seen.ended[held.Resource].Sub(answered); seen.commits != 16 || took < 0 || took > time.Millisecond {
+			t.Errorf("%d writes; the last release was on the disk %v after its answer", seen.commits, took)
+		}
+	})
+}
+
+// R3, R6: what somebody waits for, or asks about in the same round, is not put off.
+func TestAReleaseThatSomebodyWaitsForIsNotPutOff(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		hooks := &hooked{Store: w.memory.Open()}
+		a := w.openOn(sole{hooks}, authority.Config{})
+		held := mustAcquire(t, a, request("a", "1", time.Minute))
+		b := background(t.Context(), a, waiting("b", "1", time.Minute))
+		if err := a.Release(t.Context(), held.TenureRef); err != nil {
+			t.Fatal(err)
+		}
+		released := time.Now()
+		if got := <-b; got.err != nil || got.at != released {
+			t.Fatalf("granted %v after the release, %v", got.at.Sub(released), got.err)
+		}
+	})
+}
+
+// R6: an authority that is closed writes what it has answered; one that dies leaves a
+// tenure that lapses.
+func TestACloseWritesTheReleasesThatWereAnswered(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.openOn(sole{&hooked{Store: w.memory.Open()}}, authority.Config{})
+		held := mustAcquire(t, a, request("a", "1", time.Minute))
+		if err := a.Release(t.Context(), held.TenureRef); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		next := w.open(authority.Config{})
+		if st := status(t, next); st.State != lastword.StateReleased {
+			t.Fatalf("after the next start the state is %s", st.State)
+		}
+	})
+}
+
+// R6, R35: a crash between the answer to a release and its write costs waiting time.
+func TestACrashUndoesAnAnsweredReleaseAndTheTenureLapses(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		hooks := &hooked{Store: w.memory.Open()}
+		a := w.openOn(sole{hooks}, authority.Config{})
+		held := mustAcquire(t, a, request("a", "1", 3*time.Second))
+		hooks.hook(func(h *hooked) { // nothing reaches the disk any more
+			h.sent = func(context.Context, []store.Step) error { return unavailable() }
+		})
+		if err := a.Release(t.Context(), held.TenureRef); err != nil {
+			t.Fatal(err)
+		}
+		next := w.open(authority.Config{})
+		if _, err := next.Acquire(t.Context(), request("b", "1", time.Minute)); !errors.Is(err, lastword.ErrHeld) {
+			t.Fatalf("acquired at once: %v", err)
+		}
+		got := mustAcquire(t, next, waiting("b", "2", time.Minute))
+		if got.Fence <= held.Fence || got.Previous.State != lastword.StateExpired {
+			t.Fatalf("fence %s after %s, before it %+v", got.Fence, held.Fence, got.Previous)
+		}
+	})
 }

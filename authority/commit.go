@@ -109,6 +109,25 @@ func (b *batch) ahead() {
 	}
 }
 
+// defers answers a release that nobody else in this round has to do with, no waiter
+// either, and leaves its step to the next round: who gives something back often takes the next thing at
+// once, and both are then one write. Whatever asks for the resource is in a later
+// round, and finds the release before it there, as if it had come just after it.
+func (b *batch) defers(p *page, c *call) bool {
+	if !c.release || c.deferred || c.told || !b.l.sole || p.named > 1 {
+		return false
+	}
+	change, answer := c.decide(p.record, b.request(c.query), b.header, core.Clock{Tick: b.header.Tick, Watched: p.watched})
+	if !change.Write || answer.Code != "" {
+		return false
+	}
+	c.deferred = true
+	c.tell(b.reply(p, c, answer, false))
+	c.taken.Store(false)
+	b.l.deferred = append(b.l.deferred, c)
+	return true
+}
+
 // repeat tries the step of a call once more that was told that it is done. If that
 // comes to nothing, too, the tenure lapses.
 func (b *batch) repeat(c *call) {
