@@ -53,6 +53,7 @@ type call struct {
 	told     bool   // it has its answer, and its step is not durable yet; the loop's
 	repeated bool   // its step is being tried once more, with nobody listening; the loop's
 	deferred bool   // its step is left to the next round; the loop's
+	looked   bool   // it was looked at beside a commit; the loop's
 }
 
 func newCall(k kind, owner string, q store.Query) *call {
