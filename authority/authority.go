@@ -21,6 +21,11 @@
 //
 // # Not guaranteed
 //
+// That a release which was answered survives a crash, on a store of one user
+// ([store.Sole]): its answer runs ahead of the disk, by half a millisecond and a commit
+// or two, and a tenure whose release is lost lapses by time (R6, R35). Close writes what
+// was answered.
+//
 // That a holder which lost its lease has stopped: that is the fence's part. The
 // order of waiters across several authority processes: each keeps its own queue. A
 // waiter's place is not durable; a restarted authority begins with empty queues, and
