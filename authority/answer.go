@@ -100,7 +100,7 @@ func (a *Authority) tenure(res result) (lastword.Tenure, error) {
 	if !a.signer.Has(l.KeyID) {
 		return lastword.Tenure{}, keyGone(l)
 	}
-	signed, digest, err := a.signer.Sign(l.KeyID, a.claims(res.record.Resource, l))
+	signed, digest, err := a.sign(res.sealed, l.KeyID, a.claims(res.record.Resource, l))
 	if err != nil {
 		return lastword.Tenure{}, &lastword.Error{
 			Code: lastword.CodeInternal, Message: "the grant cannot be signed", Err: err,

@@ -153,10 +153,13 @@ func (a *Authority) AcquireQueued(ctx context.Context, r lastword.AcquireRequest
 			return core.Acquire(rec, req, h, clock, in)
 		}
 	})
+	var signed *sealed
+	c.decided, c.prepare = make(chan *result, 1), func(decided *result) { signed = a.signAhead(decided) }
 	res, err := a.loop.submit(ctx, c, r.Wait)
 	if err != nil {
 		return lastword.Tenure{}, named(err, "acquire", r.Resource)
 	}
+	res.sealed = signed
 	if err := a.refusal(res); err != nil {
 		return lastword.Tenure{}, named(err, "acquire", r.Resource)
 	}
