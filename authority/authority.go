@@ -167,7 +167,7 @@ func (a *Authority) AcquireQueued(ctx context.Context, r lastword.AcquireRequest
 
 // granted is the tenure of an acquire that was accepted.
 func (a *Authority) granted(res result) (lastword.Tenure, error) {
-	t, err := a.tenure(res)
+	t, err := a.tenure(res, a.signer.Sign)
 	if err != nil {
 		return lastword.Tenure{}, named(asEnded(err), "acquire", res.record.Resource)
 	}
