@@ -31,8 +31,12 @@ func readTenure(m *wire.Tenure) (t lastword.Tenure, err error) {
 	if t.TenureRef, err = readRef(m); err != nil {
 		return t, err
 	}
-	t.State = lastword.State(m.GetState())
-	if t.State != lastword.StateHeld && t.State != lastword.StatePending {
+	switch lastword.State(m.GetState()) { // constants, which take no memory
+	case lastword.StateHeld:
+		t.State = lastword.StateHeld
+	case lastword.StatePending:
+		t.State = lastword.StatePending
+	default:
 		return t, invalid("state %q: want HELD or PENDING", m.GetState())
 	}
 	if t.TTL, t.Remaining, err = spans(m.GetTtl(), m.GetRemaining()); err != nil {
@@ -48,6 +52,9 @@ func readTenure(m *wire.Tenure) (t lastword.Tenure, err error) {
 		return t, err
 	}
 	t.Grant, t.Class = m.GetGrant(), lastword.Class(m.GetClass())
+	if t.Class == lastword.ClassWrite {
+		t.Class = lastword.ClassWrite
+	}
 	t.Revision, t.PolicyGeneration = m.GetRevision(), m.GetPolicyGeneration()
 	t.Waited, t.Repeated, t.StatusProof = m.GetWaited(), m.GetRepeated(), m.GetStatusProof()
 	return t, readProof(t.StatusProof)
