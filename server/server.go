@@ -356,7 +356,7 @@ func storePath(url string) (string, error) {
 }
 
 func listen(ctx context.Context, addr, flag string) (net.Listener, error) {
-	var lc net.ListenConfig
+	lc := listening()
 	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, &lastword.Error{
