@@ -31,12 +31,11 @@ func readTenure(m *wire.Tenure) (t lastword.Tenure, err error) {
 	if t.TenureRef, err = readRef(m); err != nil {
 		return t, err
 	}
-	switch lastword.State(m.GetState()) { // constants, which take no memory
-	case lastword.StateHeld:
-		t.State = lastword.StateHeld
-	case lastword.StatePending:
+	t.State = lastword.StateHeld // a constant, which takes no memory
+	if m.GetState() != string(t.State) {
 		t.State = lastword.StatePending
-	default:
+	}
+	if m.GetState() != string(t.State) {
 		return t, invalid("state %q: want HELD or PENDING", m.GetState())
 	}
 	if t.TTL, t.Remaining, err = spans(m.GetTtl(), m.GetRemaining()); err != nil {
