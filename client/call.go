@@ -20,6 +20,7 @@ type begunCall struct {
 	began   int64
 	timeout int64
 	renews  bool
+	end     *context.CancelFunc // where its lease keeps cancel
 }
 
 // callLocked begins what is due, as far as there is room, each beside everything else.
@@ -65,7 +66,7 @@ func (l *Lease) nextLocked(now int64) func() {
 
 func (l *Lease) beginLocked(end *context.CancelFunc, now int64) *begunCall {
 	l.calls++
-	c := &begunCall{began: now, timeout: l.trust.Call}
+	c := &begunCall{began: now, timeout: l.trust.Call, end: end}
 	c.ctx, c.cancel = context.WithTimeout(context.Background(), time.Duration(c.timeout))
 	*end = c.cancel
 	return c
@@ -86,6 +87,7 @@ func (l *Lease) perform(c *begunCall, call func(ctx context.Context) error, land
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.calls--
+		*c.end = nil // one call of a kind at a time
 		l.settleLocked()
 	}()
 	err = call(c.ctx)
