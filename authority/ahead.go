@@ -8,9 +8,10 @@ import (
 )
 
 // What is done ahead of the disk. Grants are signed, and kept until their step is
-// durable. Releases are answered, and only on a store that nobody else uses (R6). A crash may undo one, and the tenure lapses. Whatever shows a release
-// waits for the disk: the answers of its round for the round's commit, and later
-// rounds come after it.
+// durable. Releases are answered, and only on a store that nobody else uses (R6): a
+// crash may undo one, and the tenure lapses. Whatever shows a release waits for the
+// disk: the answers of its round for the round's commit, and later rounds come after
+// it.
 
 // ahead shows callers what was decided for them before the commit: who acquires may
 // sign meanwhile. Releases it answers.
@@ -168,10 +169,15 @@ func (a *Authority) signAhead(decided *result) *sealed {
 	return s
 }
 
-// sign is the grant of the claims: the one that was signed ahead, if it is that.
-func (a *Authority) sign(ahead *sealed, key string, claims grant.Claims) (string, lastword.Digest, error) {
-	if ahead != nil && ahead.key == key && ahead.claims == claims {
-		return ahead.grant, ahead.digest, nil
+// seal signs claims with the key that is named.
+type seal func(key string, claims grant.Claims) (string, lastword.Digest, error)
+
+// sealWith gives the grant that was signed ahead where it is that.
+func (a *Authority) sealWith(ahead *sealed) seal {
+	return func(key string, claims grant.Claims) (string, lastword.Digest, error) {
+		if ahead != nil && ahead.key == key && ahead.claims == claims {
+			return ahead.grant, ahead.digest, nil
+		}
+		return a.signer.Sign(key, claims)
 	}
-	return a.signer.Sign(key, claims)
 }

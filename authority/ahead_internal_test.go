@@ -33,7 +33,7 @@ func TestOnlyTheSameClaimsAreTakenAsSigned(t *testing.T) {
 	sign := func(change func(c *grant.Claims), key string) (string, error) {
 		c := a.claims("doc", lease)
 		change(&c)
-		signed, digest, err := a.sign(ahead, key, c)
+		signed, digest, err := a.sealWith(ahead)(key, c)
 		if err == nil {
 			if want, d, _ := signer.Sign(key, c); signed != want || digest != d {
 				t.Errorf("another grant came out for %+v", c)

@@ -159,11 +159,10 @@ func (a *Authority) AcquireQueued(ctx context.Context, r lastword.AcquireRequest
 	if err != nil {
 		return lastword.Tenure{}, named(err, "acquire", r.Resource)
 	}
-	res.sealed = signed
 	if err := a.refusal(res); err != nil {
 		return lastword.Tenure{}, named(err, "acquire", r.Resource)
 	}
-	t, err = a.granted(res)
+	t, err = a.granted(res, a.sealWith(signed))
 	if err == nil && !res.answer.Repeated && a.cfg.Elapsed()-res.sent >= t.TTL {
 		return a.late(ctx, t)
 	}
@@ -174,8 +173,8 @@ func (a *Authority) AcquireQueued(ctx context.Context, r lastword.AcquireRequest
 }
 
 // granted is the tenure of an acquire that was accepted.
-func (a *Authority) granted(res result) (lastword.Tenure, error) {
-	t, err := a.tenure(res)
+func (a *Authority) granted(res result, seal seal) (lastword.Tenure, error) {
+	t, err := a.tenure(res, seal)
 	if err != nil {
 		return lastword.Tenure{}, named(asEnded(err), "acquire", res.record.Resource)
 	}

@@ -79,7 +79,6 @@ type result struct {
 	sent     time.Duration // when the step's commit was sent
 	at       time.Duration // elapsed time that age is of
 	err      error
-	sealed   *sealed // the grant, if it was signed meanwhile
 }
 
 // finish gives a call its answer, unless it has it.
