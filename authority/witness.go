@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -93,7 +94,7 @@ type markFile struct {
 
 // Load implements [Witness].
 func (w *FileWitness) Load(context.Context) (*Mark, error) {
-	b, err := os.ReadFile(w.path)
+	b, err := readMark(w.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -101,13 +102,36 @@ func (w *FileWitness) Load(context.Context) (*Mark, error) {
 		return nil, w.failed(err)
 	}
 	var f markFile
-	if err := json.Unmarshal(b, &f); err != nil {
-		return nil, w.failed(err)
+	if json.Unmarshal(b, &f) != nil {
+		return nil, w.failed(errors.New("it is not the JSON of a witness"))
 	}
 	if f.Version != 1 || f.Current > lastword.MaxEpoch || f.Pending > lastword.MaxEpoch || f.Longest < 0 {
 		return nil, w.failed(fmt.Errorf("version %d with epochs %d and %d is no mark of version 1", f.Version, f.Current, f.Pending))
 	}
 	return &Mark{Current: f.Current, Pending: f.Pending, Starting: f.Starting, First: f.First, Longest: core.Span(f.Longest), Store: f.Store}, nil
+}
+
+// readMark reads a file that may be anything: it does not hang on a named pipe, nor read
+// a device for ever.
+func readMark(path string) ([]byte, error) {
+	const most = 64 << 10
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // it was only read
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is not a regular file")
+	}
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && len(b) > most {
+		err = fmt.Errorf("it has more than %d bytes", most)
+	}
+	return b, err
 }
 
 // Swap implements [Witness]. Processes exclude each other by a lock on a file

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/lastword/lastword"
@@ -100,6 +102,20 @@ func (x *offline) close() error {
 	return errors.Join(errs...)
 }
 
+// mayBegin refuses to begin a witness while the store has another one that it was not
+// told of ([mayAdopt]).
+func (x *offline) mayBegin(ctx context.Context, url string) error {
+	mark, err := x.witness.Load(ctx)
+	if err != nil {
+		return err
+	}
+	view, err := x.store.Read(ctx)
+	if err != nil {
+		return err
+	}
+	return mayAdopt(ctx, x.files, url, mark, view.Header)
+}
+
 // PlanAdvance tells what [Operator.AdvanceEpoch] would do. The store must not be served.
 func (o Operator) PlanAdvance(ctx context.Context, r authority.AdvanceRequest) (told authority.Advanced, err error) {
 	x, err := o.open(ctx)
@@ -107,6 +123,9 @@ func (o Operator) PlanAdvance(ctx context.Context, r authority.AdvanceRequest) (
 		return told, err
 	}
 	defer func() { err = errors.Join(err, x.close()) }()
+	if err := x.mayBegin(ctx, o.Witness); err != nil {
+		return told, err
+	}
 	return authority.PlanAdvance(ctx, x.store, x.signer, x.cfg, r)
 }
 
@@ -118,6 +137,9 @@ func (o Operator) AdvanceEpoch(ctx context.Context, r authority.AdvanceRequest) 
 		return told, err
 	}
 	defer func() { err = errors.Join(err, x.close()) }()
+	if err := x.mayBegin(ctx, o.Witness); err != nil {
+		return told, err
+	}
 	r.Operator, r.Reason = o.Name, o.Reason
 	return authority.AdvanceEpoch(ctx, x.store, x.signer, x.cfg, r)
 }
@@ -131,6 +153,9 @@ func (o Operator) InitWitness(ctx context.Context, from string) (mark authority.
 	}
 	defer func() { err = errors.Join(err, x.close()) }()
 	if from == "" {
+		if err := x.mayBegin(ctx, o.Witness); err != nil {
+			return mark, "", err
+		}
 		mark, err = authority.InitWitness(ctx, x.store, x.signer, x.cfg, nil, o.Name, o.Reason)
 		return mark, x.witness.path, err
 	}
@@ -214,6 +239,12 @@ func (o Operator) Keys() (*grant.Ring, error) {
 	files, err := o.files()
 	if err != nil {
 		return nil, err
+	}
+	if _, err := os.Stat(ringOf(files.Key)); errors.Is(err, fs.ErrNotExist) {
+		return nil, &lastword.Error{
+			Code: lastword.CodeInvalid, Message: "there are no keys at " + ringOf(files.Key),
+			Hint: "name the store, or the key file, as 'lastword serve' has it; its first start makes the keys",
+		}
 	}
 	return grant.OpenRing(grant.RingConfig{Dir: ringOf(files.Key), Domain: o.Domain})
 }

@@ -262,9 +262,10 @@ func (o *operating) followed(ctx context.Context, ring *grant.Ring, info grant.R
 	return fmt.Sprintf("began epoch %d after %s", epoch, spanText(time.Since(began).Round(time.Millisecond))), nil
 }
 
-const keysExportLong = `Writes the trust bundle to FILE, which everybody may read: whole and on the disk, in the
-place of what was there. It is what the authority serves at /.well-known/lastword/bundle.json,
-for resources that cannot reach it: 'lastword fence apply --bundle FILE'.
+const keysExportLong = `Writes the trust bundle to FILE, which everybody may read: whole and on the disk. An
+earlier bundle of the same domain and an empty file are replaced, and nothing else. It is
+what the authority serves at /.well-known/lastword/bundle.json, for resources that cannot
+reach it: 'lastword fence apply --bundle FILE'.
 
 Resources refuse a bundle file that is older than twice its refresh hint, unless they are
 told to wait longer. --every keeps it fresh until Ctrl-C.`

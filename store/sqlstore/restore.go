@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/internal/sqldb"
@@ -126,6 +128,10 @@ func (r *Restored) prepare(ctx context.Context, driver, real string) (made strin
 		}
 		return copyStore(ctx, driver, r.Store, name)
 	})
+	var ours *lastword.Error
+	if errors.As(err, &ours) || (sqldb.SQLite{}).Class(err) == sqldb.NotADatabase {
+		err = explain("restore", r.Store, err) // it is about the backup, not about the store
+	}
 	if err != nil {
 		return "", err
 	}
@@ -269,9 +275,25 @@ func exchange(real, next string, reached func(string) error) (aside string, err 
 	return plan.Aside, nil
 }
 
+// readNote reads a file that may be anything: it does not hang on a named pipe, nor read
+// a device for ever. What is none of ours is empty.
+func readNote(name string) ([]byte, error) {
+	const most = 64 << 10
+	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() // it was only read
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() > most {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(file, most))
+}
+
 // begun is the plan of an interrupted restore, or a new one, which it writes down.
 func begun(real string) (p restoring, err error) {
-	b, err := os.ReadFile(note(real))
+	b, err := readNote(note(real))
 	if err == nil {
 		if err := json.Unmarshal(b, &p); err != nil || !strings.HasPrefix(p.Aside, real+asideName) {
 			return p, refuse(lastword.CodeInvalid, note(real)+" is damaged", "look at the files beside it, and remove it when it is sure which store is which")

@@ -183,6 +183,9 @@ func (w *Witness) connect(ctx context.Context, create bool) (there bool, err err
 	}
 	empty := info == nil || info.Size() == 0
 	if empty && !create {
+		if info != nil && !info.Mode().IsRegular() { // a device has no size, and is no witness that is missing
+			return false, refuse(lastword.CodeInvalid, w.path+" is not a regular file", "name another file")
+		}
 		return false, nil
 	}
 	real, err := resolve(w.path)
