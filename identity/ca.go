@@ -143,6 +143,11 @@ func emptyDir(dir string) error {
 // that it may not replace.
 func Issue(dir, id string, cfg IssueConfig) (Issued, error) {
 	const op = "ca issue"
+	free, err := lockDir(dir)
+	if err != nil {
+		return Issued{}, named(err, op)
+	}
+	defer free()
 	out, err := issue(dir, id, cfg)
 	var e *lastword.Error
 	if err != nil && !errors.As(err, &e) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -149,6 +150,25 @@ func TestAnAuthoritysCertificateIsGoodForTheHostsThatAreNamed(t *testing.T) {
 	}
 	if _, err := os.Lstat(nothing); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a CA with a bad host has left %s: %v", nothing, err)
+	}
+}
+
+// Certificate and key are two files: of those who issue at once one is last with both.
+func TestOfSeveralWhoIssueAtOnceOneIsLastWithBothFiles(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "pki")
+	ca, _, err := identity.InitCA(dir, "example.org")
+	check(t, err)
+	for range 8 {
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				_, err := identity.Issue(dir, annID, identity.IssueConfig{Force: true})
+				check(t, err)
+			})
+		}
+		all.Wait()
+		open(t, identity.Config{CertFile: filepath.Join(dir, "ann.crt"), KeyFile: filepath.Join(dir, "ann.key"), CAFiles: map[string]string{"": ca.CertFile}})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -128,5 +129,50 @@ func TestNoFileIsTwoThings(t *testing.T) {
 		}
 	}
 	s = start(t, config(dir)) // nothing was damaged
+	s.end(t)
+}
+
+// R13: rotations that run at the same time, and one that died between its steps, leave one
+// key that signs, and none beside it that is believed in later epochs.
+func TestRotationsAtTheSameTimeLeaveOneKeyThatSigns(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := start(t, config(dir))
+	o := server.Operator{Store: config(dir).Store, Name: "ann", Reason: "test"}
+	ring, err := o.Keys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	died, err := ring.Add(grant.Key{})
+	if err == nil {
+		err = ring.Use(died.ID) // and nothing was retired
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			if err := o.RotateKey(t.Context(), 0, func(string, grant.KeyInfo) {}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if err := ring.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	signs := 0
+	for _, k := range ring.Info().Keys {
+		switch {
+		case k.Signing:
+			signs++
+		case k.Epochs.Last == nil && k.Used:
+			t.Errorf("the key %s has signed, and is believed in later epochs", k.ID)
+		}
+	}
+	if signs != 1 {
+		t.Errorf("%d keys sign", signs)
+	}
 	s.end(t)
 }

@@ -250,7 +250,7 @@ func (o Operator) Keys() (*grant.Ring, error) {
 }
 
 // RotateKey publishes a key, waits until it has spread, lets it sign, and retires the one
-// before (R13). A key that is published and has never signed, such as that of a rotation
+// before, and any other that does not sign any more (R13). A key that is published and has never signed, such as that of a rotation
 // which was interrupted, is used; else one is made. Interrupted by its context it leaves
 // the new key published, which harms nothing. step is told what was done.
 func (o Operator) RotateKey(ctx context.Context, overlap time.Duration, step func(what string, k grant.KeyInfo)) (err error) {
@@ -268,12 +268,9 @@ func (o Operator) RotateKey(ctx context.Context, overlap time.Duration, step fun
 }
 
 func rotate(ctx context.Context, ring *grant.Ring, overlap time.Duration, step func(string, grant.KeyInfo)) (string, error) {
-	var old, next grant.KeyInfo
+	var next grant.KeyInfo
 	for _, k := range ring.Info().Keys {
-		switch {
-		case k.Signing:
-			old = k
-		case !k.Used && k.Epochs.Last == nil:
+		if !k.Signing && !k.Used && k.Epochs.Last == nil {
 			next = k
 		}
 	}
@@ -300,11 +297,25 @@ func rotate(ctx context.Context, ring *grant.Ring, overlap time.Duration, step f
 		return "", err
 	}
 	step("signs", next)
-	if err := ring.Retire(old.ID); err != nil {
-		return "", err
+	return retireOld(ring, step)
+}
+
+// retireOld retires every key that has signed and does not any more: the one before, and
+// those of rotations that died in between or ran at the same time.
+func retireOld(ring *grant.Ring, step func(string, grant.KeyInfo)) (done string, err error) {
+	for _, k := range ring.Info().Keys {
+		switch {
+		case k.Signing:
+			done = k.ID + " signs" + done
+		case k.Used && k.Epochs.Last == nil:
+			if err := ring.Retire(k.ID); err != nil {
+				return "", err
+			}
+			step("retired", k)
+			done += ", " + k.ID + " is retired"
+		}
 	}
-	step("retired", old)
-	return next.ID + " signs, " + old.ID + " is retired", nil
+	return done, nil
 }
 
 // RevokeKey takes a key out of the trust bundle for ever (R13). What follows from it, an

@@ -272,6 +272,10 @@ func (w *Witness) failed(err error) *lastword.Error {
 	if !strings.Contains(e.Message, w.path) {
 		e.Message = w.path + ": " + e.Message
 	}
-	e.Op, e.Message = "", "the witness "+e.Message
+	if e.Op = ""; strings.HasPrefix(e.Message, w.path) || strings.HasPrefix(e.Message, "/") {
+		e.Message = "the witness " + e.Message
+	} else {
+		e.Message = "the witness: " + e.Message
+	}
 	return e
 }
