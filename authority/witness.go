@@ -169,7 +169,9 @@ func (w *FileWitness) change(ctx context.Context, old *Mark, do func() error) (b
 	return true, nil
 }
 
-// write is durable before it returns: the file, then the directory that names it.
+// write is durable before it returns: the file, then the directory that names it. The lock
+// is held, so that the name on the way can be the same every time, and what a process has
+// left that was killed is written over.
 func (w *FileWitness) write(m Mark) error {
 	b, err := json.MarshalIndent(markFile{
 		Version: 1, Store: m.Store, Current: m.Current, Pending: m.Pending, Starting: m.Starting, First: m.First, Longest: int64(m.Longest),
@@ -178,7 +180,7 @@ func (w *FileWitness) write(m Mark) error {
 		return err
 	}
 	dir := filepath.Dir(w.path)
-	tmp, err := os.CreateTemp(dir, ".witness-*")
+	tmp, err := os.OpenFile(w.path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
 		return err
 	}

@@ -107,6 +107,21 @@ func TestR10AFileWitnessKeepsWhatItWasGiven(t *testing.T) {
 	if err != nil || len(entries) != 2 {
 		t.Fatalf("left beside witness and lock: %v, %v", entries, err)
 	}
+	// What a process has left that was killed while it wrote does not stay.
+	if err := os.WriteFile(path+".new", []byte(strings.Repeat("half", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	next := mark
+	next.Longest++
+	if ok, err := w.Swap(t.Context(), &mark, next); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if now, err := w.Load(t.Context()); err != nil || *now != next {
+		t.Fatalf("%+v, %v", now, err)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 2 {
+		t.Fatalf("left beside witness and lock: %v, %v", entries, err)
+	}
 }
 
 func TestR10AnUnusableFileWitnessIsOneClearLine(t *testing.T) {

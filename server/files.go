@@ -29,6 +29,7 @@ func (f Files) roles() []role {
 		{of: key, what: "the key ring", path: ringOf(f.Key), directory: true},
 		{of: witness, what: witness, path: f.Witness},
 		{of: witness, what: "the witness's lock", path: f.Witness + ".lock"},
+		{of: witness, what: "the witness on its way", path: f.Witness + ".new"},
 		{of: witness, what: "the witness's log", path: f.Witness + "-wal"},
 		{of: witness, what: "the index of the witness's log", path: f.Witness + "-shm"},
 		{of: witness, what: "the witness's journal", path: f.Witness + "-journal"},
