@@ -218,10 +218,14 @@ func prepare(dir string, id spiffeid.ID, cfg IssueConfig, ca *x509.Certificate) 
 		return out, invalid("the files of %s would be those of the CA", id)
 	}
 	for _, path := range []string{out.CertFile, out.KeyFile} {
-		if _, err := os.Lstat(path); err == nil && !cfg.Force {
+		info, err := os.Lstat(path)
+		switch {
+		case err == nil && !cfg.Force:
 			e := invalid("%s exists", path)
 			e.Hint = "replace it with --force"
 			return out, e
+		case err == nil && !info.Mode().IsRegular(): // before one of the two is replaced
+			return out, invalid("%s is not a regular file", path)
 		}
 	}
 	return out, nil

@@ -80,6 +80,14 @@ func TestTheDevelopmentCARefuses(t *testing.T) {
 	refuse("a life that is too long", "life", issue(benID, identity.IssueConfig{Life: 2 * identity.CALife}))
 	refuse("a life that is too short", "life", issue(benID, identity.IssueConfig{Life: time.Second}))
 	refuse("a CA that has expired", "has expired", issue(benID, identity.IssueConfig{Now: func() time.Time { return ca.NotAfter }}))
+	check(t, os.Mkdir(filepath.Join(dir, "ben.crt"), 0o700))
+	if err := issue(benID, identity.IssueConfig{Force: true}); !errors.Is(err, lastword.ErrInvalid) || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("a directory in the place of a certificate: %v", err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "ben.key")); err == nil {
+		t.Error("a key was made whose certificate has no place")
+	}
+	check(t, os.Remove(filepath.Join(dir, "ben.crt")))
 	_, err = identity.Issue(t.TempDir(), benID, identity.IssueConfig{})
 	refuse("no CA", "lastword ca init", err)
 	check(t, os.Chmod(ca.KeyFile, 0o644))
