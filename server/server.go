@@ -191,7 +191,11 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	s.store = opened
-	if err := s.mayAdopt(ctx, mark); err != nil {
+	view, err := s.store.Read(ctx)
+	if err == nil {
+		err = mayAdopt(ctx, s.files, s.cfg.Witness, mark, view.Header)
+	}
+	if err != nil {
 		return err
 	}
 	s.warnOfReaders()
@@ -273,20 +277,6 @@ func (c Config) check() (Config, Files, error) {
 		files.Audit = defaultAudit(files.Store)
 	}
 	return c, files, files.distinct()
-}
-
-// distinct: one file cannot be two things.
-func (f Files) distinct() error {
-	if f.Key == f.Store || f.Witness == f.Store || f.Key == f.Witness {
-		return invalid("store %s, key %s and witness %s must be three files", f.Store, f.Key, f.Witness)
-	}
-	if f.Key == f.Policy || f.Witness == f.Policy || f.Audit == f.Policy {
-		return invalid("%s is for the generation of the policy", f.Policy)
-	}
-	if f.Audit == f.Store || f.Audit == f.Key || f.Audit == f.Witness {
-		return invalid("the audit log %s must be a file of its own", f.Audit)
-	}
-	return nil
 }
 
 func (c Config) withDefaults() (Config, error) {

@@ -135,7 +135,7 @@ func InUse(path string) (by string, err error) {
 	if err != nil {
 		return "", err
 	}
-	file, err := os.Open(real + ".lock")
+	file, err := os.OpenFile(real+".lock", os.O_RDONLY|syscall.O_NONBLOCK, 0) // not to hang on a named pipe
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
 	}
