@@ -153,7 +153,7 @@ func TestT23AnAuthorityThatIsMuchTooSlowKeepsAsManyAsItCan(t *testing.T) {
 // Calls that hang, more of them than are let through at a time, hold up no others.
 func TestCallsThatHangHoldUpNoOtherLeases(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		leases := many()
+		leases := many() / 3
 		s := &counter{each: time.Microsecond, hang: func(r lastword.Resource) bool { return r[len(r)-1]%3 == 0 }}
 		hang := int64(0)
 		for i := range leases {
