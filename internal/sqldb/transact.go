@@ -40,6 +40,9 @@ func Transact(ctx context.Context, d Dialect, conn *sql.Conn, fn func(context.Co
 		}
 	}()
 	err := fn(ctx)
+	if confirm := d.Confirm(); err == nil && confirm != "" {
+		_, err = conn.ExecContext(ctx, confirm)
+	}
 	if err == nil {
 		if _, err = conn.ExecContext(ctx, "COMMIT"); err == nil {
 			done = true
