@@ -31,10 +31,14 @@ const (
 	ActRelease  ActKind = "release"
 	ActRestored ActKind = "restored"
 	ActReopened ActKind = "reopened"
+	ActEnforce  ActKind = "enforce"
 )
 
 // MaxActs is how many acts an [Inspection] shows.
 const MaxActs = 100
+
+// Check refuses an act without a name, a reason or a time.
+func (a Act) Check(op string) error { return a.check(op, "") }
 
 func (a Act) check(op string, r lastword.Resource) error {
 	err := lastword.CheckID("operator", a.Operator)

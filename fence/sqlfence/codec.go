@@ -63,7 +63,7 @@ func (r *recordRow) targets() []any {
 		&r.seq, &r.rec.LastOperation, &r.payload,
 		&r.policy, &r.status, &r.rec.Frozen, &r.step,
 		&r.bundle, &r.epoch, &r.minimum,
-		&r.rec.Imported, &r.heardEpoch, &r.heard, &r.restored, &r.rec.Unraised, &r.rec.Lost,
+		&r.rec.Imported, &r.heardEpoch, &r.heard, &r.restored, &r.rec.Unraised, &r.rec.Lost, &r.rec.Shadow,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
+	"github.com/lastword/lastword/internal/protect"
 	"github.com/lastword/lastword/internal/sqldb"
 )
 
@@ -29,6 +30,9 @@ func (t *Tx) MarkRestored(ctx context.Context, domain string, mark uint64) error
 		return t.fail("restored", key, err)
 	}
 	_, err := t.sql.ExecContext(brief(ctx), sqlMarkRestored, domain, int64(mark))
+	if err == nil && mark > 0 {
+		err = protect.EnforceAll(ctx, engine, t.sql, domain, t.place.now())
+	}
 	return t.fail("restored", key, err)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
@@ -20,13 +21,16 @@ type Place struct {
 	name   string
 	memory bool
 	stmts  statements
+
+	protects protection
+	now      func() time.Time // for people
 }
 
 var _ fence.Place[*Tx] = (*Place)(nil)
 
 // statements are prepared by the pool once per connection.
 type statements struct {
-	lock, begin, load, insert, update, insertReceipt, receipt *sql.Stmt
+	lock, begin, load, insert, update, insertReceipt, receipt, pass, closePass *sql.Stmt
 }
 
 // OpenPlace looks at the database and returns it as a place. name tells it apart
@@ -42,8 +46,11 @@ func OpenPlace(ctx context.Context, db *sql.DB, name string) (*Place, error) {
 	if err := checkSchema(ctx, op, db); err != nil {
 		return nil, err
 	}
-	p := &Place{db: db, name: name}
+	p := &Place{db: db, name: name, now: time.Now} //nolint:forbidigo // the one place where the clock for people is taken
 	if err := p.look(ctx); err != nil {
+		return nil, explain(op, err)
+	}
+	if _, err := p.lookForProtection(ctx); err != nil {
 		return nil, explain(op, err)
 	}
 	if err := p.prepare(ctx); err != nil {
@@ -79,6 +86,7 @@ func (p *Place) prepare(ctx context.Context) error {
 	}{
 		{&p.stmts.lock, sqlLock}, {&p.stmts.begin, "BEGIN"}, {&p.stmts.load, sqlLoad}, {&p.stmts.insert, sqlInsert}, {&p.stmts.update, sqlUpdate},
 		{&p.stmts.insertReceipt, sqlInsertReceipt}, {&p.stmts.receipt, sqlReceipt},
+		{&p.stmts.pass, sqlPass}, {&p.stmts.closePass, sqlClosePass},
 	} {
 		err := sqldb.Backoff{}.Retry(ctx, dialect, func(ctx context.Context) (err error) {
 			*s.stmt, err = p.db.PrepareContext(ctx, s.text)
@@ -96,7 +104,7 @@ func (p *Place) prepare(ctx context.Context) error {
 func (p *Place) Close() error {
 	var errs []error
 	s := p.stmts
-	for _, stmt := range []*sql.Stmt{s.lock, s.begin, s.load, s.insert, s.update, s.insertReceipt, s.receipt} {
+	for _, stmt := range []*sql.Stmt{s.lock, s.begin, s.load, s.insert, s.update, s.insertReceipt, s.receipt, s.pass, s.closePass} {
 		if stmt != nil {
 			errs = append(errs, stmt.Close())
 		}

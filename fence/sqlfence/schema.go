@@ -148,22 +148,32 @@ func initialise(ctx context.Context, db *sql.DB, s sqldb.Schema) error {
 		}
 		defer conn.Close() // goes back to the pool; what it did has been reported
 		// Migrate must not be interrupted in COMMIT.
-		return sqldb.Migrate(context.WithoutCancel(ctx), dialect, conn, s)
+		ctx = context.WithoutCancel(ctx)
+		if err := sqldb.Migrate(ctx, dialect, conn, s); err != nil {
+			return err
+		}
+		return sqldb.Migrate(ctx, dialect, conn, engine.Schema())
 	})
 	return explain(op, err)
 }
 
 // checkSchema looks whether the tables are there, in a version that this code knows.
 func checkSchema(ctx context.Context, op string, db *sql.DB) error {
-	var version int
-	err := sqldb.Backoff{}.Retry(ctx, dialect, func(ctx context.Context) (err error) {
-		version, err = sqldb.Inspect(ctx, dialect, db, schema)
-		return err
+	old := false
+	err := sqldb.Backoff{}.Retry(ctx, dialect, func(ctx context.Context) error {
+		for _, s := range []sqldb.Schema{schema, engine.Schema()} {
+			version, err := sqldb.Inspect(ctx, dialect, db, s)
+			if err != nil {
+				return err
+			}
+			old = old || version < len(s.Steps)
+		}
+		return nil
 	})
 	switch {
 	case err != nil:
 		return explain(op, err)
-	case version < len(schema.Steps):
+	case old:
 		return &lastword.Error{Code: lastword.CodeInvalid, Op: op,
 			Message: "the database does not have the tables of the fence, or has older ones",
 			Hint:    "run lastword fence init on it once, or call sqlfence.Init"}

@@ -38,6 +38,9 @@ const (
 		EXISTS (SELECT 1 FROM main.lastword_receipt WHERE domain = ?1 AND resource = ?2)
 		OR EXISTS (SELECT 1 FROM main.lastword_tombstone WHERE domain = ?1 AND resource = ?2)
 	ELSE FALSE END,
+	EXISTS (SELECT 1 FROM main.lastword_rollout AS o WHERE o.domain = ?1 AND o.shadow) AND
+	coalesce((SELECT o.shadow FROM main.lastword_rollout AS o WHERE o.domain = ?1 AND (o.prefix = '' OR o.prefix = ?2 OR
+		substr(o.prefix, -1) = '/' AND substr(?2, 1, length(o.prefix)) = o.prefix) ORDER BY length(o.prefix) DESC LIMIT 1), 0),
 	r.operation IS NOT NULL, coalesce(r.payload, ''), t.pruned_at IS NOT NULL
 FROM pragma_synchronous AS s CROSS JOIN pragma_journal_mode AS j
 LEFT JOIN main.lastword_fence AS f ON f.domain = ?1 AND f.resource = ?2

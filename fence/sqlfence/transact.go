@@ -30,7 +30,7 @@ func (p *Place) Transact(ctx context.Context, key fence.Key, fn func(ctx context
 				undecided = err
 				return nil
 			}
-			if ctx.Err() != nil || !lostConnection(err) && !errors.Is(err, errChanged) {
+			if ctx.Err() != nil || !lostConnection(err) && !errors.Is(err, errChanged) && !p.becameProtected(ctx, err) {
 				return err
 			}
 		}
@@ -84,6 +84,9 @@ func (p *Place) attempt(ctx context.Context, key fence.Key, fn func(ctx context.
 		return p.fail("begin", key, ctx.Err())
 	}
 	if err := fn(ctx, tx); err != nil {
+		return err
+	}
+	if err := tx.closePasses(ctx); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil { // the last moment at which this is certain

@@ -18,6 +18,8 @@ type Tx struct {
 	sql   *sql.Tx
 	// locked says that this transaction has the write lock.
 	locked bool
+	// passes are what this transaction has opened.
+	passes map[fence.Key]bool
 	// theirs says that the caller began it, and so has to repeat it.
 	theirs bool
 }
