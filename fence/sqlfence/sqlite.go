@@ -61,6 +61,16 @@ WHERE domain = ?1 AND resource = ?2 AND fence = ?21 AND lease_id = ?22 AND grant
 	min_policy_generation = ?34 AND imported = ?35 AND heard_epoch = ?36 AND heard_revision = ?37 AND
 	restored = ?38`
 
+	// sqlUpdateNumber is sqlUpdate for a further write of the same tenure, which
+	// changes few columns: the condition is the same.
+	sqlUpdateNumber = `UPDATE main.lastword_fence SET last_seq = ?21, last_operation = ?22, last_payload = ?23,
+	heard_epoch = ?24, heard_revision = ?25
+WHERE domain = ?1 AND resource = ?2 AND fence = ?3 AND lease_id = ?4 AND grant_digest = ?5 AND root = ?6 AND last_seq = ?7 AND
+	last_operation = ?8 AND last_payload = ?9 AND policy = ?10 AND status_mode = ?11 AND
+	frozen = ?12 AND step = ?13 AND bundle_sequence = ?14 AND min_epoch = ?15 AND
+	min_policy_generation = ?16 AND imported = ?17 AND heard_epoch = ?18 AND heard_revision = ?19 AND
+	restored = ?20`
+
 	sqlInsertReceipt = `INSERT INTO main.lastword_receipt (domain, resource, operation, payload, fence, seq,
 	lease_id, grant_digest, owner, caller, root, result, applied_at)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)`
