@@ -67,7 +67,7 @@ BEGIN
 END $$`
 
 // postgresStore is the one conditional write of a record, and of a receipt beside it.
-// in_xact is the transaction that has read the record, '' if none has: the write is
+// in_xact is the transaction that has read the record, ” if none has: the write is
 // then decided by what it finds alone, tombstones and the mark of a restore included.
 // Every number of rows but one is an error, so nobody can overlook it.
 const postgresStore = `CREATE FUNCTION lastword.store(in_xact text, in_domain text, in_resource text, in_existed boolean,

@@ -2,11 +2,11 @@ package fencesql
 
 import "github.com/lastword/lastword/internal/sqldb"
 
-// PostgreSQL is the schema on PostgreSQL 13 or later (xid8). Names are compared byte by
+// postgresSchema is the tables on PostgreSQL 13 or later (xid8). Names are compared byte by
 // byte (COLLATE "C", KF-28). Digests are text, so that a person can compare them with a
 // grant; ” is "none". All of it is in the schema lastword, where no search_path and
 // no temporary table gets in between.
-var PostgreSQL = sqldb.Schema{
+var postgresSchema = sqldb.Schema{
 	Name:   "fence",
 	Tables: tables,
 	Steps: [][]string{{
