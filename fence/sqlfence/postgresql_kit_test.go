@@ -20,18 +20,29 @@ import (
 const pgBusiness = `CREATE TABLE doc (resource text COLLATE "C" PRIMARY KEY, value text NOT NULL);
 CREATE TABLE effect (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, resource text NOT NULL, operation text NOT NULL, value text NOT NULL)`
 
-// pgDatabase is the URL of a new database with the tables of the fence and of a business.
+// pgDatabase is the URL of a database with the empty tables of the fence and of a
+// business.
 func pgDatabase(tb postgrestest.TB) string {
-	return postgrestest.New(tb, "sqlfence", func(ctx context.Context, db *sql.DB) error {
+	return postgrestest.Lend(tb, "sqlfence", func(ctx context.Context, db *sql.DB) error {
 		if _, err := db.ExecContext(ctx, pgBusiness); err != nil {
 			return err
 		}
 		return sqlfence.Init(ctx, db)
-	})
+	}, pgReset)
+}
+
+func pgReset(ctx context.Context, db *sql.DB) error {
+	_, err := db.ExecContext(ctx, `BEGIN; ALTER TABLE lastword.fence DISABLE TRIGGER USER; ALTER TABLE lastword.act DISABLE TRIGGER USER;
+DELETE FROM doc; DELETE FROM effect; DELETE FROM lastword.fence; DELETE FROM lastword.receipt; DELETE FROM lastword.tombstone;
+DELETE FROM lastword.refusal; DELETE FROM lastword.quarantine; DELETE FROM lastword.restored; DELETE FROM lastword.act;
+ALTER TABLE lastword.fence ENABLE ALWAYS TRIGGER never_lowered, ENABLE ALWAYS TRIGGER never_deleted, ENABLE ALWAYS TRIGGER never_truncated;
+ALTER TABLE lastword.act ENABLE ALWAYS TRIGGER never_changed, ENABLE ALWAYS TRIGGER never_deleted, ENABLE ALWAYS TRIGGER never_truncated;
+COMMIT`)
+	return err
 }
 
 func TestPostgreSQLPassesTheKit(t *testing.T) { // KF-01 SQL form, KF-09, KF-28, KF-32, KF-33
-	levels := []string{"read committed", "repeatable read", "serializable"}
+	levels := []string{"read committed", "serializable"}
 	if raceOn || testing.Short() {
 		levels = levels[:1]
 	}
@@ -132,9 +143,10 @@ func pgSubject(tb fencetest.TB, level string) fencetest.Subject {
 		},
 		Lose: func(ctx context.Context, key fence.Key) error {
 			return inTx(ctx, db, func(tx *sql.Tx) error {
-				_, err1 := tx.ExecContext(ctx, `DROP TRIGGER IF EXISTS never_deleted ON lastword.fence`)
+				_, err1 := tx.ExecContext(ctx, `ALTER TABLE lastword.fence DISABLE TRIGGER never_deleted`)
 				_, err2 := tx.ExecContext(ctx, `DELETE FROM lastword.fence WHERE domain = $1 AND resource = $2`, key.Domain, string(key.Resource))
-				return errors.Join(err1, err2)
+				_, err3 := tx.ExecContext(ctx, `ALTER TABLE lastword.fence ENABLE ALWAYS TRIGGER never_deleted`)
+				return errors.Join(err1, err2, err3)
 			})
 		},
 		Image: func(ctx context.Context) (string, error) { return pgImage(ctx, db) },

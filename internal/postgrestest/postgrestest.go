@@ -12,8 +12,10 @@
 package postgrestest
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -42,6 +44,7 @@ var shared struct {
 
 	mu        sync.Mutex
 	templates map[string]string
+	free      map[string][]string // databases that were given back, by name
 }
 
 // Main runs the tests and stops the server. It is for TestMain:
@@ -62,7 +65,7 @@ func Main(m *testing.M) int {
 func Server(tb TB) *realservers.Server {
 	tb.Helper()
 	shared.once.Do(func() {
-		shared.templates = map[string]string{}
+		shared.templates, shared.free = map[string]string{}, map[string][]string{}
 		shared.server, shared.err = realservers.PostgreSQL(context.Background(), realservers.Config{})
 		if shared.err == nil {
 			fmt.Fprintf(os.Stderr, "postgresql %s at %s\n", shared.server.Version, shared.server.Addr)
@@ -90,28 +93,40 @@ func Name(dsn string) string {
 func New(tb TB, name string, prepare func(ctx context.Context, db *sql.DB) error) string {
 	tb.Helper()
 	server := Server(tb)
-	admin := open(tb, server.DSN)
-	defer admin.Close()
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
-	template := shared.templates[name]
-	if template == "" && prepare != nil {
-		template = create(tb, admin, "template0")
-		db := open(tb, DSN(server.Addr, template))
-		if err := prepare(tb.Context(), db); err != nil {
-			tb.Fatalf("prepare %s: %v", name, err)
-		}
-		if err := db.Close(); err != nil {
-			tb.Fatalf("%v", err)
-		}
-		shared.templates[name] = template
-	}
-	if template == "" {
-		template = "template0"
-	}
-	made := create(tb, admin, template)
+	made := create(tb, server, name, prepare)
 	tb.Cleanup(func() { drop(server.DSN, made) })
 	return DSN(server.Addr, made)
+}
+
+// Lend is [New] for a test that leaves the tables as they are: afterwards reset empties
+// them, and another test gets the database.
+func Lend(tb TB, name string, prepare, reset func(ctx context.Context, db *sql.DB) error) string {
+	tb.Helper()
+	server := Server(tb)
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	var made string
+	if free := shared.free[name]; len(free) > 0 {
+		made, shared.free[name] = free[0], free[1:]
+	} else {
+		made = create(tb, server, name, prepare)
+	}
+	dsn := DSN(server.Addr, made)
+	tb.Cleanup(func() {
+		db, err := sql.Open("pgx", dsn)
+		if err == nil {
+			err = errors.Join(reset(context.Background(), db), db.Close())
+		}
+		if err != nil {
+			tb.Fatalf("reset %s: %v", made, err)
+		}
+		shared.mu.Lock()
+		defer shared.mu.Unlock()
+		shared.free[name] = append(shared.free[name], made)
+	})
+	return dsn
 }
 
 func open(tb TB, dsn string) *sql.DB {
@@ -122,7 +137,25 @@ func open(tb TB, dsn string) *sql.DB {
 	return db
 }
 
-func create(tb TB, admin *sql.DB, template string) string {
+// create copies the template of the name, which the first call makes.
+func create(tb TB, server *realservers.Server, name string, prepare func(ctx context.Context, db *sql.DB) error) string {
+	admin := open(tb, server.DSN)
+	defer admin.Close()
+	if shared.templates[name] == "" && prepare != nil {
+		template := copied(tb, admin, "template0")
+		db := open(tb, DSN(server.Addr, template))
+		if err := prepare(tb.Context(), db); err != nil {
+			tb.Fatalf("prepare %s: %v", name, err)
+		}
+		if err := db.Close(); err != nil {
+			tb.Fatalf("%v", err)
+		}
+		shared.templates[name] = template
+	}
+	return copied(tb, admin, cmp.Or(shared.templates[name], "template0"))
+}
+
+func copied(tb TB, admin *sql.DB, template string) string {
 	name := fmt.Sprintf("test%d", shared.numbers.Add(1))
 	if _, err := admin.ExecContext(tb.Context(), "CREATE DATABASE "+name+" TEMPLATE "+template); err != nil {
 		tb.Fatalf("%v", err)
