@@ -14,8 +14,11 @@ import (
 type Config struct {
 	fence.Config
 	// Name tells this database apart from every other place that the process
-	// uses; "" is "sqlite:" and the path of the file.
+	// uses; "" is what [OpenPlace] says.
 	Name string
+	// Isolation is the level of the transactions of [Fence.Apply] on PostgreSQL; 0 is
+	// the default of the connection. The fence is right at every level.
+	Isolation sql.IsolationLevel
 }
 
 // Fence admits writes to one database. It is safe for concurrent use.
@@ -39,6 +42,7 @@ func New(ctx context.Context, db *sql.DB, cfg Config) (*Fence, error) {
 	if err != nil {
 		return nil, err
 	}
+	place.isolation = cfg.Isolation
 	err = place.checkWritable(ctx)
 	if err == nil {
 		err = place.checkProtected(ctx)
@@ -61,7 +65,7 @@ func (p *Place) checkWritable(ctx context.Context) error {
 		}
 		return errLooked
 	})
-	if errors.Is(err, errLooked) || dialect.Class(err) == sqldb.Busy {
+	if errors.Is(err, errLooked) || p.engine.Class(err) == sqldb.Busy {
 		return nil
 	}
 	return err
@@ -134,9 +138,6 @@ func (f *Fence) within(ctx context.Context, tx *sql.Tx, c fence.Call) (lastword.
 	}
 	return fence.Within(ctx, f.gate, f.place, f.place.join(tx), c)
 }
-
-// join is a transaction of the caller.
-func (p *Place) join(tx *sql.Tx) *Tx { return &Tx{place: p, sql: tx, theirs: true} }
 
 // Advance registers the fence of the tenure of h at resource without a write, so that
 // from then on every older one is refused (R16a). It returns the record as it is then.

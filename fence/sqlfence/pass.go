@@ -9,6 +9,7 @@ import (
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
+	"github.com/lastword/lastword/internal/fencesql"
 	"github.com/lastword/lastword/internal/protect"
 	"github.com/lastword/lastword/internal/sqldb"
 )
@@ -25,7 +26,20 @@ WHERE v.schema_version = ?3 AND k.foreign_keys = 1 AND (?4 OR NOT EXISTS (SELECT
 	sqlClosePasses = `DELETE FROM main.lastword_pass`
 )
 
-var engine = protect.SQLite{}
+// closing is what closes the tables of an engine.
+func closing(e fencesql.Engine) protect.Engine {
+	if _, ok := e.(fencesql.PostgreSQL); ok {
+		return protect.PostgreSQL{}
+	}
+	return protect.SQLite{}
+}
+
+// lite reports whether the database is SQLite, where a transaction has no number by
+// which a trigger could know it.
+func (p *Place) lite() bool {
+	_, ok := p.engine.(fencesql.SQLite)
+	return ok
+}
 
 // protection is what a place knows of the tables that are protected in it.
 type protection struct {
@@ -52,7 +66,10 @@ func (p *protection) set(any bool, version int64) {
 // the transaction ends (R16c). It refuses a database one of whose tables is not closed
 // as it should be, and a connection that does not enforce foreign keys.
 func (t *Tx) Pass(ctx context.Context, key fence.Key) error {
-	ctx = brief(ctx)
+	if !t.place.lite() {
+		return t.tables.Pass(ctx, key)
+	}
+	ctx = t.place.engine.Calm(ctx)
 	some, version := t.place.protects.get()
 	if !some || t.passes[key] {
 		return nil
@@ -67,7 +84,7 @@ func (t *Tx) Pass(ctx context.Context, key fence.Key) error {
 		}
 	}
 	if err != nil {
-		return t.fail("pass", key, err)
+		return t.place.fail("pass", key, err)
 	}
 	if opened {
 		if t.passes == nil {
@@ -79,11 +96,7 @@ func (t *Tx) Pass(ctx context.Context, key fence.Key) error {
 }
 
 func (t *Tx) openPass(ctx context.Context, key fence.Key, version int64) (bool, error) {
-	result, err := t.stmt(ctx, t.place.stmts.pass).ExecContext(ctx, key.Domain, string(key.Resource), version, t.theirs)
-	if err != nil {
-		return false, err
-	}
-	n, err := result.RowsAffected()
+	n, err := t.place.conn(t.sql).Exec(ctx, sqlPass, key.Domain, string(key.Resource), version, t.theirs)
 	return n == 1, err
 }
 
@@ -91,7 +104,7 @@ func (t *Tx) openPass(ctx context.Context, key fence.Key, version int64) (bool, 
 // is not fit, or a pass was left open. In a caller's transaction the schema may be one
 // that is never committed, so it is remembered for this transaction alone.
 func (t *Tx) lookAgain(ctx context.Context, key fence.Key) (some bool, version int64, err error) {
-	tables, err := protect.Inspect(ctx, engine, t.sql)
+	tables, err := protect.Inspect(ctx, protect.SQLite{}, t.sql)
 	if err == nil {
 		err = protect.Unfit(tables)
 	}
@@ -104,8 +117,9 @@ func (t *Tx) lookAgain(ctx context.Context, key fence.Key) (some bool, version i
 		return false, 0, err
 	}
 	if len(tables) > 0 && !enforced {
-		return false, 0, unfit("the connection has PRAGMA foreign_keys = OFF: a pass that is left open would not be noticed",
-			"open the connections with PRAGMA foreign_keys = ON")
+		return false, 0, &lastword.Error{Code: lastword.CodeInvalid, Op: "apply",
+			Message: "the connection has PRAGMA foreign_keys = OFF: a pass that is left open would not be noticed",
+			Hint:    "open the connections with PRAGMA foreign_keys = ON"}
 	}
 	if t.theirs {
 		return len(tables) > 0, version, nil
@@ -121,11 +135,7 @@ const ActPassLeftOpen fence.ActKind = "PASS_LEFT_OPEN"
 
 // closeLeft closes what another transaction has left open.
 func (t *Tx) closeLeft(ctx context.Context, key fence.Key) error {
-	result, err := t.sql.ExecContext(ctx, sqlClosePasses)
-	if err != nil {
-		return err
-	}
-	n, err := result.RowsAffected()
+	n, err := fencesql.Counted(t.sql.ExecContext(ctx, sqlClosePasses))
 	if err != nil || n == 0 {
 		return err
 	}
@@ -137,8 +147,8 @@ func (t *Tx) closeLeft(ctx context.Context, key fence.Key) error {
 // closePasses closes what this transaction has opened, before COMMIT.
 func (t *Tx) closePasses(ctx context.Context) error {
 	for key := range t.passes {
-		if _, err := t.stmt(ctx, t.place.stmts.closePass).ExecContext(brief(ctx), key.Domain, string(key.Resource)); err != nil {
-			return t.fail("commit", key, err)
+		if _, err := t.place.conn(t.sql).Exec(t.place.engine.Calm(ctx), sqlClosePass, key.Domain, string(key.Resource)); err != nil {
+			return t.place.fail("commit", key, err)
 		}
 	}
 	t.passes = nil
@@ -148,7 +158,7 @@ func (t *Tx) closePasses(ctx context.Context) error {
 // becameProtected reports whether err is the refusal of a trigger that this process did
 // not know of, and looks at the database once more if so.
 func (p *Place) becameProtected(ctx context.Context, err error) bool {
-	if some, _ := p.protects.get(); some || err == nil || !strings.Contains(err.Error(), "lastword: FENCE_REQUIRED") {
+	if some, _ := p.protects.get(); some || !p.lite() || err == nil || !strings.Contains(err.Error(), "lastword: FENCE_REQUIRED") {
 		return false
 	}
 	some, err := p.lookForProtection(ctx)
@@ -157,11 +167,11 @@ func (p *Place) becameProtected(ctx context.Context, err error) bool {
 
 func (p *Place) lookForProtection(ctx context.Context) (some bool, err error) {
 	var tables []protect.Table
-	err = sqldb.Backoff{}.Retry(ctx, dialect, func(ctx context.Context) (err error) {
-		tables, err = protect.Inspect(ctx, engine, p.db)
+	err = sqldb.Backoff{}.Retry(ctx, p.engine, func(ctx context.Context) (err error) {
+		tables, err = protect.Inspect(ctx, closing(p.engine), p.db)
 		return err
 	})
-	if err == nil && len(tables) > 0 {
+	if err == nil && len(tables) > 0 && p.lite() {
 		p.protects.set(true, -1) // the first pass looks at the triggers
 	}
 	return len(tables) > 0, err
@@ -169,8 +179,8 @@ func (p *Place) lookForProtection(ctx context.Context) (some bool, err error) {
 
 // checkProtected refuses a database one of whose protected tables is not closed.
 func (p *Place) checkProtected(ctx context.Context) error {
-	return explain("open fence", sqldb.Backoff{}.Retry(ctx, dialect, func(ctx context.Context) error {
-		tables, err := protect.Inspect(ctx, engine, p.db)
+	return p.fail("open fence", fence.Key{}, sqldb.Backoff{}.Retry(ctx, p.engine, func(ctx context.Context) error {
+		tables, err := protect.Inspect(ctx, closing(p.engine), p.db)
 		if err != nil {
 			return err
 		}
@@ -188,7 +198,7 @@ func (f *Fence) ClosePass(ctx context.Context, tx *sql.Tx) error {
 		return nil
 	}
 	_, err := tx.ExecContext(ctx, sqlClosePasses)
-	return explain(op, err)
+	return f.place.fail(op, fence.Key{}, err)
 }
 
 // Protection says what of a table is protected, and for whom (R17).
@@ -237,10 +247,10 @@ func (p *Place) Protect(ctx context.Context, s Protection, act fence.Act) (unrea
 	const op = "protect"
 	spec, err := s.spec()
 	if err != nil {
-		return 0, explain(op, err)
+		return 0, p.fail(op, fence.Key{}, err)
 	}
 	err = p.act(ctx, op, ActProtect, s.Domain, act, func(ctx context.Context, tx *Tx) (string, error) {
-		done, lost, err := protect.Protect(ctx, engine, tx.sql, spec, act.At)
+		done, lost, err := protect.Protect(ctx, closing(p.engine), tx.sql, spec, act.At)
 		unreachable = lost
 		return "table " + done.Table + " as " + done.Template.String(), err
 	})
@@ -261,7 +271,7 @@ func (s Protection) spec() (protect.Spec, error) {
 func (p *Place) Unprotect(ctx context.Context, table string, act fence.Act) (opened Protected, gone bool, err error) {
 	const op = "unprotect"
 	err = p.act(ctx, op, ActUnprotect, "", act, func(ctx context.Context, tx *Tx) (string, error) {
-		t, left, err := protect.Open(ctx, engine, tx.sql, table, act.At)
+		t, left, err := protect.Open(ctx, closing(p.engine), tx.sql, table, act.At)
 		opened, gone = protected(t), left
 		return "table " + t.Table, err
 	})
@@ -272,7 +282,7 @@ func (p *Place) Unprotect(ctx context.Context, table string, act fence.Act) (ope
 // slash, or of one resource (R18). One that has ended does not begin again.
 func (p *Place) Shadow(ctx context.Context, domain, prefix string, act fence.Act) error {
 	return p.act(ctx, "shadow", ActShadow, domain, act, func(ctx context.Context, tx *Tx) (string, error) {
-		return "prefix " + prefix, protect.Shadow(ctx, engine, tx.sql, domain, prefix, act.At)
+		return "prefix " + prefix, protect.Shadow(ctx, closing(p.engine), tx.sql, domain, prefix, act.At)
 	})
 }
 
@@ -280,7 +290,7 @@ func (p *Place) Shadow(ctx context.Context, domain, prefix string, act fence.Act
 // slash, or of one resource, for good (R18). ended is how many roll-outs went on there.
 func (p *Place) Enforce(ctx context.Context, domain, prefix string, act fence.Act) (ended int, err error) {
 	err = p.act(ctx, "enforce", ActEnforce, domain, act, func(ctx context.Context, tx *Tx) (string, error) {
-		n, err := protect.Enforce(ctx, engine, tx.sql, domain, prefix, act.At)
+		n, err := protect.Enforce(ctx, closing(p.engine), tx.sql, domain, prefix, act.At)
 		ended = n
 		return "prefix " + prefix, err
 	})
@@ -311,15 +321,15 @@ func (p *Place) act(ctx context.Context, op string, kind fence.ActKind, domain s
 
 // Protected lists the protected tables and what is wrong with each.
 func (p *Place) Protected(ctx context.Context) (all []Protected, err error) {
-	err = sqldb.Backoff{}.Retry(ctx, dialect, func(ctx context.Context) error {
-		tables, err := protect.Inspect(ctx, engine, p.db)
+	err = sqldb.Backoff{}.Retry(ctx, p.engine, func(ctx context.Context) error {
+		tables, err := protect.Inspect(ctx, closing(p.engine), p.db)
 		all = nil
 		for _, t := range tables {
 			all = append(all, protected(t))
 		}
 		return err
 	})
-	return all, explain("status", err)
+	return all, p.fail("status", fence.Key{}, err)
 }
 
 // Rollout is the mode of the resources with a prefix, or of one resource (R18). Of
@@ -328,11 +338,11 @@ type Rollout = protect.Rollout
 
 // Rollouts lists what was begun and what has ended.
 func (p *Place) Rollouts(ctx context.Context) (all []Rollout, err error) {
-	err = sqldb.Backoff{}.Retry(ctx, dialect, func(ctx context.Context) (err error) {
-		all, err = protect.Rollouts(ctx, engine, p.db)
+	err = sqldb.Backoff{}.Retry(ctx, p.engine, func(ctx context.Context) (err error) {
+		all, err = protect.Rollouts(ctx, closing(p.engine), p.db)
 		return err
 	})
-	return all, explain("status", err)
+	return all, p.fail("status", fence.Key{}, err)
 }
 
 func protected(t protect.Table) Protected {

@@ -30,7 +30,7 @@ func TestTheSchemaIsMadeOnARealPostgreSQL(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	for range 2 {
-		if err := sqldb.Migrate(t.Context(), sqldb.PostgreSQL{}, conn, fencesql.PostgreSQL); err != nil {
+		if err := sqldb.Migrate(t.Context(), sqldb.PostgreSQL{}, conn, fencesql.PostgreSQL{}.Schema()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -65,7 +65,7 @@ func TestTheSchemaIsMadeOnARealPostgreSQL(t *testing.T) {
 // written down by the gate.
 func TestNoStatementReadsTheClockOfTheDatabase(t *testing.T) {
 	clock := regexp.MustCompile(`(?i)\b(now|current_timestamp|current_date|current_time|localtime|localtimestamp|clock_timestamp|statement_timestamp|transaction_timestamp|timeofday|age|interval|datetime|strftime|julianday|unixepoch)\b`)
-	for _, step := range fencesql.PostgreSQL.Steps {
+	for _, step := range (fencesql.PostgreSQL{}).Schema().Steps {
 		for _, statement := range step {
 			if found := clock.FindString(statement); found != "" {
 				t.Errorf("%q in %s", found, strings.SplitN(statement, "\n", 2)[0])

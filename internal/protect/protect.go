@@ -3,11 +3,13 @@ package protect
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/internal/sqldb"
 )
 
@@ -175,6 +177,14 @@ func Unfit(tables []Table) error {
 		}
 	}
 	return nil
+}
+
+// unfitness is an error that says what a table is not fit for, as a fault of it.
+func unfitness(err error) ([]string, error) {
+	if unfit := (*lastword.Error)(nil); errors.As(err, &unfit) {
+		return []string{unfit.Message}, nil
+	}
+	return nil, err
 }
 
 const timeLayout = "2006-01-02T15:04:05.000000Z"

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/internal/sqldb"
 )
 
@@ -81,11 +80,8 @@ func (e SQLite) faults(ctx context.Context, q sqldb.Querier, s Spec) ([]string, 
 	if err == nil {
 		wanted, err = shape.triggers(s)
 	}
-	if unfit := (*lastword.Error)(nil); errors.As(err, &unfit) { // a column is gone, or an index has come that cannot be closed
-		return []string{unfit.Message}, nil
-	}
-	if err != nil {
-		return nil, err
+	if err != nil { // a column is gone, or an index has come that cannot be closed
+		return unfitness(err)
 	}
 	var faults []string
 	for _, t := range wanted {

@@ -7,7 +7,7 @@ import "github.com/lastword/lastword/internal/sqldb"
 // COMMIT alone. Nobody has to be trusted to close it.
 var sqliteSchema = sqldb.Schema{
 	Name:   "protect",
-	Tables: []string{"lastword_never", "lastword_pass", "lastword_protected", "lastword_rollout"},
+	Tables: []string{"lastword_never", "lastword_pass", "lastword_protected"},
 	Steps: [][]string{{
 		`CREATE TABLE lastword_never (id INTEGER PRIMARY KEY CHECK (FALSE)) STRICT`,
 		`CREATE TABLE lastword_pass (
@@ -25,18 +25,5 @@ var sqliteSchema = sqldb.Schema{
 	is_open INTEGER NOT NULL CHECK (is_open IN (0, 1)),
 	since TEXT NOT NULL -- for people
 ) STRICT, WITHOUT ROWID`,
-		`CREATE TABLE lastword_rollout (
-	domain TEXT NOT NULL,
-	prefix TEXT NOT NULL,
-	shadow INTEGER NOT NULL CHECK (shadow IN (0, 1)),
-	since TEXT NOT NULL, -- for people
-	PRIMARY KEY (domain, prefix)
-) STRICT, WITHOUT ROWID`,
-		// R18 also against a slip of the hand in a SQL shell.
-		`CREATE TRIGGER lastword_rollout_one_way BEFORE UPDATE ON lastword_rollout
-WHEN NEW.shadow > OLD.shadow OR NEW.domain <> OLD.domain OR NEW.prefix <> OLD.prefix
-BEGIN SELECT RAISE(ABORT, 'lastword: a roll-out that has ended does not begin again'); END`,
-		`CREATE TRIGGER lastword_rollout_never_deleted BEFORE DELETE ON lastword_rollout WHEN NOT OLD.shadow
-BEGIN SELECT RAISE(ABORT, 'lastword: a roll-out that has ended does not begin again'); END`,
 	}},
 }
