@@ -46,8 +46,32 @@ type protection struct {
 	mu sync.Mutex
 	// any: there is one, or there may be.
 	any bool
-	// version is of the schema whose triggers were looked at last.
+	// version is of the schema whose triggers were looked at last, on SQLite.
 	version int64
+	// looked is when they were looked at last, on PostgreSQL.
+	looked time.Time
+}
+
+// lookEvery bounds, on PostgreSQL, for how long a trigger can be missing before nothing
+// is admitted any more.
+const lookEvery = time.Second
+
+// due reports whether the triggers have to be looked at, and that somebody does.
+func (p *protection) due(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.looked.IsZero() && now.Sub(p.looked) < lookEvery {
+		return false
+	}
+	p.looked = now
+	return true
+}
+
+// unlooked makes the next write look.
+func (p *protection) unlooked() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.looked = time.Time{}
 }
 
 func (p *protection) get() (any bool, version int64) {
@@ -64,9 +88,13 @@ func (p *protection) set(any bool, version int64) {
 
 // Pass opens the protected tables to business statements on what belongs to key, until
 // the transaction ends (R16c). It refuses a database one of whose tables is not closed
-// as it should be, and a connection that does not enforce foreign keys.
+// as it should be, on PostgreSQL within a second, and a connection to SQLite that does
+// not enforce foreign keys.
 func (t *Tx) Pass(ctx context.Context, key fence.Key) error {
 	if !t.place.lite() {
+		if err := t.lookAtTriggers(ctx); err != nil {
+			return t.place.fail("pass", key, err)
+		}
 		return t.tables.Pass(ctx, key)
 	}
 	ctx = t.place.engine.Calm(ctx)
@@ -93,6 +121,22 @@ func (t *Tx) Pass(ctx context.Context, key fence.Key) error {
 		t.passes[key] = true
 	}
 	return nil
+}
+
+// lookAtTriggers refuses a PostgreSQL one of whose tables is not closed as it should be.
+// Catalogues are not read for every write.
+func (t *Tx) lookAtTriggers(ctx context.Context) error {
+	if !t.place.protects.due(t.place.now()) {
+		return nil
+	}
+	tables, err := protect.Inspect(ctx, protect.PostgreSQL{}, t.sql)
+	if err == nil {
+		err = protect.Unfit(tables)
+	}
+	if err != nil {
+		t.place.protects.unlooked()
+	}
+	return err
 }
 
 func (t *Tx) openPass(ctx context.Context, key fence.Key, version int64) (bool, error) {
@@ -314,6 +358,7 @@ func (p *Place) act(ctx context.Context, op string, kind fence.ActKind, domain s
 		return tx.Keep(ctx, key, done)
 	})
 	if err == nil {
+		p.protects.unlooked()
 		_, err = p.lookForProtection(ctx)
 	}
 	return p.fail(op, key, err)

@@ -227,7 +227,8 @@ func postgresHas(columns []string, row string) string {
 	return "NOT (" + strings.Join(terms, " AND ") + ")"
 }
 
-// postgresChanged compares images, which every type has.
+// postgresChanged compares images, which every type has. Without the casts rows are
+// compared column by column.
 func postgresChanged(s Spec, alone string) string {
 	if len(s.Columns) == 0 {
 		return ""
@@ -236,7 +237,7 @@ func postgresChanged(s Spec, alone string) string {
 	for _, c := range append(s.Template.columns(), s.Columns...) {
 		before, after = append(before, "OLD."+quoteIdent(c)), append(after, "NEW."+quoteIdent(c))
 	}
-	return fmt.Sprintf("(TG_OP = '%s' OR ROW(%s) *<> ROW(%s))", alone, strings.Join(before, ", "), strings.Join(after, ", "))
+	return fmt.Sprintf("(TG_OP = '%s' OR ROW(%s)::record *<> ROW(%s)::record)", alone, strings.Join(before, ", "), strings.Join(after, ", "))
 }
 
 func postgresResource(t Template, row string) string {
