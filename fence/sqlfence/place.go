@@ -39,7 +39,7 @@ func OpenPlace(ctx context.Context, db *sql.DB, name string) (*Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSchema(ctx, op, engine, db); err != nil {
+	if err := fencesql.CheckSchema(ctx, op, engine, db); err != nil {
 		return nil, err
 	}
 	p := &Place{db: db, name: name, engine: engine}
