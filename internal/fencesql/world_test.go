@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -146,8 +147,16 @@ func (c client) guard(tb testing.TB, dsn string, s *seal, conns int) *guarded {
 	return g
 }
 
-// withMode makes every statement go out with its text, so that a proxy can see it.
-func withMode(dsn string) string { return dsn + "&default_query_exec_mode=exec" }
+const queryMode = "&default_query_exec_mode="
+
+// withMode makes every statement go out with its text, so that a proxy can see it,
+// unless the URL says otherwise.
+func withMode(dsn string) string {
+	if strings.Contains(dsn, queryMode) {
+		return dsn
+	}
+	return dsn + queryMode + "exec"
+}
 
 const (
 	upsert = `INSERT INTO doc VALUES ($1, $2) ON CONFLICT (resource) DO UPDATE SET value = excluded.value`
