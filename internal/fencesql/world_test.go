@@ -308,3 +308,24 @@ func verify(tb testing.TB, db *sql.DB) {
 		}
 	}
 }
+
+// postgresEmpty is the URL of a new database without any table.
+func postgresEmpty(tb postgrestest.TB) string { return postgrestest.New(tb, "empty", nil) }
+
+// initWith makes the tables through a driver.
+func initWith(ctx context.Context, driver, dsn string) error {
+	if driver == "database/sql" {
+		db, err := sql.Open("pgx", dsn)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		return sqlfence.Init(ctx, db)
+	}
+	pool, err := pgxpool.New(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return pgxfence.Init(ctx, pool)
+}
