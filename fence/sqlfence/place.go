@@ -148,6 +148,15 @@ func (p *Place) Domains(ctx context.Context, r lastword.Resource) (found []strin
 	return found, err
 }
 
+// Windows are the domains in which a window after a restore is open (R20).
+func (p *Place) Windows(ctx context.Context) (found []string, err error) {
+	err = p.reading(ctx, "windows", fence.Key{}, func(ctx context.Context, c fencesql.Conn) (err error) {
+		found, err = fencesql.Windows(ctx, p.engine, c)
+		return err
+	})
+	return found, err
+}
+
 // reading runs fn in a transaction that sees one moment and writes nothing.
 func (p *Place) reading(ctx context.Context, op string, key fence.Key, fn func(context.Context, fencesql.Conn) error) error {
 	opts := &sql.TxOptions{ReadOnly: true}
