@@ -60,6 +60,7 @@ func (b *batch) cancelWaiting(p *page, c *call) {
 // before with is decided anew.
 func (b *batch) commit() {
 	l := b.l
+	b.ahead()
 	sent := l.cfg.Elapsed()
 	err := b.send()
 	b.note(sent)
@@ -70,6 +71,8 @@ func (b *batch) commit() {
 		case !a.depends || a.page.applied:
 			a.reply.sent = sent
 			b.answer(a)
+		case a.call.told:
+			b.repeat(a.call)
 		case err != nil:
 			b.lost(a.call, err)
 		default:
@@ -89,6 +92,48 @@ func (b *batch) commit() {
 	if err != nil {
 		l.failed = true
 		l.scratch = nil // the store may still be reading it
+	}
+}
+
+// ahead answers the releases (R6): who gives something back need not wait for the
+// disk. A crash may undo it, and then it lapses. Whatever shows it waits: the other
+// answers of this round for its commit, and later rounds come after it.
+func (b *batch) ahead() {
+	if !b.l.sole {
+		return
+	}
+	for i := range b.answers {
+		if a := &b.answers[i]; a.call.release && a.depends && a.reply.answer.Code == "" {
+			a.call.tell(a.reply)
+		}
+	}
+}
+
+// defers answers a release that nobody else in this round has to do with, no waiter
+// either, and leaves its step to the next round: who gives something back often takes the next thing at
+// once, and both are then one write. Whatever asks for the resource is in a later
+// round, and finds the release before it there, as if it had come just after it.
+func (b *batch) defers(p *page, c *call) bool {
+	if !c.release || c.deferred || c.told || !b.l.sole || p.named > 1 {
+		return false
+	}
+	change, answer := c.decide(p.record, b.request(c.query), b.header, core.Clock{Tick: b.header.Tick, Watched: p.watched})
+	if !change.Write || answer.Code != "" {
+		return false
+	}
+	c.deferred = true
+	c.tell(b.reply(p, c, answer, false))
+	c.taken.Store(false)
+	b.l.deferred = append(b.l.deferred, c)
+	return true
+}
+
+// repeat tries the step of a call once more that was told that it is done. If that
+// comes to nothing, too, the tenure lapses.
+func (b *batch) repeat(c *call) {
+	if !c.repeated {
+		c.repeated = true
+		b.again = append(b.again, c)
 	}
 }
 

@@ -35,10 +35,11 @@ func timeoutFlag(cmd *cobra.Command) *time.Duration {
 
 func (a *app) fenceInitCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "init DSN", Short: "make the fence's tables in a database", Args: want("DSN (sqlite:PATH)"),
+		Use: "init DSN", Short: "make the fence's tables in a database", Args: want("DSN (sqlite:PATH or postgres://…)"),
 		Long: `Makes the tables of the fence beside the tables of the application, and the file if
 there is none, and sets the file's journal mode to WAL. It may be repeated; it never
-changes a record. DSN is sqlite:PATH.`,
+changes a record. DSN is sqlite:PATH, or postgres://USER@HOST:PORT/NAME: there the tables
+are in the schema lastword, and the role needs the right to create it.`,
 	}
 	timeout := timeoutFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -91,7 +92,7 @@ func (l *looking) at(cmd *cobra.Command, args []string, read func(ctx context.Co
 		return named(err, l.op, res)
 	}
 	defer func() { _ = place.Close() }()
-	domain, err := g.domainOf(cmd, res, l.domain)
+	domain, err := g.domainOf(cmd, place, res, l.domain)
 	if err != nil {
 		return named(err, l.op, res)
 	}
@@ -108,7 +109,7 @@ func (l *looking) at(cmd *cobra.Command, args []string, read func(ctx context.Co
 func (a *app) fenceStatusCommand() *cobra.Command {
 	l := &looking{op: "fence status"}
 	cmd := &cobra.Command{
-		Use: "status DSN RESOURCE", Short: "what the fence has stored for a resource", Args: want("DSN (sqlite:PATH)", "RESOURCE"),
+		Use: "status DSN RESOURCE", Short: "what the fence has stored for a resource", Args: want("DSN (sqlite:PATH or postgres://…)", "RESOURCE"),
 		Long: `Shows the record of RESOURCE: the highest fence, whose it is, the last number, and what
 was refused. It changes nothing and asks no authority.`,
 	}
@@ -249,7 +250,7 @@ func (a *app) fenceLookupCommand() *cobra.Command {
 	l := &looking{op: "fence lookup"}
 	var operation string
 	cmd := &cobra.Command{
-		Use: "lookup DSN RESOURCE --op ID", Short: "the receipt of one operation", Args: want("DSN (sqlite:PATH)", "RESOURCE"),
+		Use: "lookup DSN RESOURCE --op ID", Short: "the receipt of one operation", Args: want("DSN (sqlite:PATH or postgres://…)", "RESOURCE"),
 		Long: `Shows the receipt of an operation, if there is one; otherwise the exit code is 1. It
 changes nothing. No receipt is no proof that the operation had no effect while its
 transaction may still be under way: the same tenure applies it again, unchanged.`,

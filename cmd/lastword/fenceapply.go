@@ -55,7 +55,7 @@ func (a *app) fenceApplyCommand() *cobra.Command {
 	p := &application{app: a, mode: string(fence.Query)}
 	cmd := &cobra.Command{
 		Use: "apply DSN RESOURCE --grant FILE --op ID --sql STATEMENT", Short: "one fenced write", Long: applyLong,
-		Args:    want("DSN (sqlite:PATH)", "RESOURCE"),
+		Args:    want("DSN (sqlite:PATH or postgres://…)", "RESOURCE"),
 		Example: "  lastword fence apply sqlite:app.db doc/a --grant a.grant --op settle-4711 --sql \"UPDATE doc SET body = 'new' WHERE id = 'a'\"",
 	}
 	f := cmd.Flags()
@@ -177,14 +177,18 @@ func (p *application) apply(ctx context.Context, path string, cfg fence.Config, 
 		return none, err
 	}
 	defer db.close()
-	guard := &sqlGuard{}
+	run := runPostgres
 	f, err := sqlfence.New(ctx, db.db, sqlfence.Config{Config: cfg})
 	if err != nil {
 		return none, named(err, "apply", p.resource)
 	}
 	defer func() { _ = f.Close() }()
-	if err := guard.arm(ctx, db.db); err != nil {
-		return none, named(err, "apply", p.resource)
+	if !isPostgres(path) {
+		guard := &sqlGuard{}
+		if err := guard.arm(ctx, db.db); err != nil {
+			return none, named(err, "apply", p.resource)
+		}
+		run = guard.run
 	}
 	payload := []byte(strings.Join(p.texts, "\x00"))
 	call := fence.Call{
@@ -192,7 +196,7 @@ func (p *application) apply(ctx context.Context, path string, cfg fence.Config, 
 		Mutation: lastword.Mutation{Grant: signed, Seq: p.seq, Operation: p.operation},
 	}
 	return fence.Apply(ctx, f.Gate(), f.Place(), call, func(ctx context.Context, tx *sqlfence.Tx) ([]byte, error) {
-		return guard.run(ctx, tx.SQL(), p.texts)
+		return run(ctx, tx.SQL(), p.texts)
 	})
 }
 

@@ -43,7 +43,7 @@ func OpenPlace(ctx context.Context, db *sql.DB, name string) (*Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSchema(ctx, op, engine, db); err != nil {
+	if err := fencesql.CheckSchema(ctx, op, engine, db); err != nil {
 		return nil, err
 	}
 	p := &Place{db: db, name: name, engine: engine, now: time.Now} //nolint:forbidigo // the one place where the clock for people is taken
@@ -154,6 +154,15 @@ func (p *Place) Records(ctx context.Context, domain string, after lastword.Resou
 func (p *Place) Domains(ctx context.Context, r lastword.Resource) (found []string, err error) {
 	err = p.reading(ctx, "domains", fence.Key{Resource: r}, func(ctx context.Context, c fencesql.Conn) (err error) {
 		found, err = fencesql.Domains(ctx, p.engine, c, r)
+		return err
+	})
+	return found, err
+}
+
+// Windows are the domains in which a window after a restore is open (R20).
+func (p *Place) Windows(ctx context.Context) (found []string, err error) {
+	err = p.reading(ctx, "windows", fence.Key{}, func(ctx context.Context, c fencesql.Conn) (err error) {
+		found, err = fencesql.Windows(ctx, p.engine, c)
 		return err
 	})
 	return found, err

@@ -29,44 +29,7 @@ func initialise(ctx context.Context, db *sql.DB, schema func(fencesql.Engine) sq
 	if err != nil {
 		return err
 	}
-	err = sqldb.Backoff{}.Retry(ctx, engine, func(ctx context.Context) error {
-		conn, err := db.Conn(ctx)
-		if err != nil {
-			return err
-		}
-		defer conn.Close() // goes back to the pool; what it did has been reported
-		// Migrate must not be interrupted in COMMIT.
-		ctx = context.WithoutCancel(ctx)
-		if err := sqldb.Migrate(ctx, engine, conn, schema(engine)); err != nil {
-			return err
-		}
-		return sqldb.Migrate(ctx, engine, conn, closing(engine).Schema())
-	})
-	return fencesql.Explain(engine, op, err)
-}
-
-// checkSchema looks whether the tables are there, in a version that this code knows.
-func checkSchema(ctx context.Context, op string, engine fencesql.Engine, db *sql.DB) error {
-	old := false
-	err := sqldb.Backoff{}.Retry(ctx, engine, func(ctx context.Context) error {
-		for _, s := range []sqldb.Schema{engine.Schema(), closing(engine).Schema()} {
-			version, err := sqldb.Inspect(ctx, engine, db, s)
-			if err != nil {
-				return err
-			}
-			old = old || version < len(s.Steps)
-		}
-		return nil
-	})
-	switch {
-	case err != nil:
-		return fencesql.Explain(engine, op, err)
-	case old:
-		return &lastword.Error{Code: lastword.CodeInvalid, Op: op,
-			Message: "the database does not have the tables of the fence, or has older ones",
-			Hint:    "run lastword fence init on it once, or call sqlfence.Init"}
-	}
-	return nil
+	return fencesql.Init(ctx, engine, db, schema(engine))
 }
 
 // engineOf asks the database what it is. SQLite has no function version, and no log

@@ -6,6 +6,7 @@ const (
 	stateChanged   = "LW001" // the record is not the one that was read
 	stateReceipt   = "LW002" // the operation has a receipt already
 	stateElsewhere = "LW003" // the transaction is not the one that read the record
+	stateUnsafe    = "LW004" // a COMMIT of this connection could be lost
 )
 
 // postgresLoad locks a record and says what is known beside it. in_open opens the
@@ -89,6 +90,10 @@ DECLARE
 BEGIN
 	IF in_xact <> '' AND in_xact <> pg_current_xact_id()::text THEN
 		RAISE EXCEPTION 'lastword: the transaction that read the record has ended' USING ERRCODE = 'LW003';
+	END IF;
+	IF in_xact = '' AND (current_setting('fsync') <> 'on' OR current_setting('synchronous_commit') = 'off') THEN
+		RAISE EXCEPTION 'lastword: fsync is %, synchronous_commit is %', current_setting('fsync'), current_setting('synchronous_commit')
+			USING ERRCODE = 'LW004';
 	END IF;
 	IF in_existed THEN
 		UPDATE lastword.fence f SET fence = now_fence, lease_id = now_lease_id, grant_digest = now_grant_digest, root = now_root,

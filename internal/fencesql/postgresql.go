@@ -8,6 +8,7 @@ import (
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
+	"github.com/lastword/lastword/internal/protect"
 	"github.com/lastword/lastword/internal/sqldb"
 )
 
@@ -17,12 +18,11 @@ type PostgreSQL struct{ sqldb.PostgreSQL }
 // leastVersion has xid8, which is never used twice.
 const leastVersion = 130000
 
-// The statements of every write.
 const (
-	PostgresLoad = `SELECT * FROM lastword.load($1, $2, $3, $4, $5)`
+	postgresLoadCall = `SELECT * FROM lastword.load($1, $2, $3, $4, $5)`
 
-	// PostgresStore has a parameter for each argument of the function.
-	PostgresStore = `SELECT lastword.store($1, $2, $3, $4,
+	// postgresStoreCall has a parameter for each argument of the function.
+	postgresStoreCall = `SELECT lastword.store($1, $2, $3, $4,
 	$5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
 	$23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40,
 	$41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54)`
@@ -49,6 +49,9 @@ LEFT JOIN lastword.tombstone AS t ON t.domain = $1 AND t.resource = $2 AND t.ope
 
 // Schema is the tables.
 func (PostgreSQL) Schema() sqldb.Schema { return postgresSchema }
+
+// Closing closes its tables.
+func (PostgreSQL) Closing() protect.Engine { return protect.PostgreSQL{} }
 
 // Check refuses a server that is too old, or whose text is not UTF-8.
 func (PostgreSQL) Check(ctx context.Context, c Conn) error {
@@ -82,16 +85,23 @@ func (PostgreSQL) text() *texts { return &postgresTexts }
 func (PostgreSQL) lock(context.Context, Conn) error { return nil }
 
 func (PostgreSQL) load(ctx context.Context, t *Tx, key fence.Key, operation string) (loaded, error) {
-	return ScanLoad(t.conn.Row(ctx, PostgresLoad, LoadArgs(key, operation, !t.theirs)...), operation)
+	query, args := LoadStatement(key, operation, !t.theirs)
+	return scanLoad(t.conn.Row(ctx, query, args...), operation)
 }
 
-// LoadArgs are the arguments of [PostgresLoad]; open opens the resource.
-func LoadArgs(key fence.Key, operation string, open bool) []any {
-	return []any{key.Domain, string(key.Resource), operation, digestOf(operation), open}
+// LoadStatement locks a record on PostgreSQL and reads what is known beside it; open
+// opens the resource to the transaction. [Loaded] reads its answer.
+func LoadStatement(key fence.Key, operation string, open bool) (query string, args []any) {
+	return postgresLoadCall, []any{key.Domain, string(key.Resource), operation, digestOf(operation), open}
 }
 
-// ScanLoad reads what [PostgresLoad] returns.
-func ScanLoad(row Row, operation string) (loaded, error) {
+// Loaded is [Tx.Load] of a statement that was sent already. The error is the engine's.
+func Loaded(t *Tx, row Row, operation string) (fence.Record, fence.Known, error) {
+	l, err := scanLoad(row, operation)
+	return t.loaded(l, err)
+}
+
+func scanLoad(row Row, operation string) (loaded, error) {
 	var l loaded
 	var fsync, synchronous string
 	err := l.scan(row, operation, &l.xact, &fsync, &synchronous)
@@ -102,7 +112,7 @@ func ScanLoad(row Row, operation string) (loaded, error) {
 }
 
 func (PostgreSQL) look(ctx context.Context, c Conn, key fence.Key, operation string) (loaded, error) {
-	return ScanLoad(c.Row(ctx, postgresLook, key.Domain, string(key.Resource), operation, digestOf(operation)), operation)
+	return scanLoad(c.Row(ctx, postgresLook, key.Domain, string(key.Resource), operation, digestOf(operation)), operation)
 }
 
 // postgresDurable refuses a COMMIT that may be acknowledged before it is on disk.
@@ -118,41 +128,95 @@ func postgresDurable(fsync, synchronous string) error {
 }
 
 func (PostgreSQL) store(ctx context.Context, t *Tx, w change) error {
-	args, err := StoreArgs(t.xact, 0, w.key, w.old, w.next, w.receipt)
+	args, err := storeArgs(t.xact, 0, w)
 	if err != nil {
 		return err
 	}
-	_, err = t.conn.Exec(ctx, PostgresStore, args...)
+	_, err = t.conn.Exec(ctx, postgresStoreCall, args...)
 	return StoreError(err)
 }
 
-// StoreArgs are the arguments of [PostgresStore]. xact is the transaction that has read
-// the record, "" if none has; pruned is the watermark that was read then.
-func StoreArgs(xact string, pruned uint64, key fence.Key, old, next fence.Record, receipt *lastword.Receipt) ([]any, error) {
-	now, err1 := recordArgs(next)
-	was, err2 := recordArgs(old)
+// storeArgs are the arguments of [postgresStoreCall]. xact is the transaction that has
+// read the record, "" if none has; pruned is the watermark that was read then.
+func storeArgs(xact string, pruned uint64, w change) ([]any, error) {
+	now, err1 := recordArgs(w.next)
+	was, err2 := recordArgs(w.old)
 	var r lastword.Receipt
-	if receipt != nil {
-		r = *receipt
+	if w.receipt != nil {
+		r = *w.receipt
 	}
-	kept, err3 := receiptArgs(key, r)
+	kept, err3 := receiptArgs(w.key, r)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
 	args := make([]any, 0, 54)
-	args = append(args, xact, key.Domain, string(key.Resource), old.Exists)
+	args = append(args, xact, w.key.Domain, string(w.key.Resource), w.old.Exists)
 	args = append(append(args, now...), was...)
-	args = append(append(args, receipt != nil), kept[2:]...)
+	args = append(append(args, w.receipt != nil), kept[2:]...)
 	return append(args, digestOf(r.Operation), int64(pruned)), nil
 }
 
-// StoreError says what [PostgresStore] means with its error.
+// Step is one conditional write on PostgreSQL that is still to be sent; [StoreError]
+// reads its error.
+type Step struct {
+	Query string
+	Args  []any
+	After Seen // once it was committed
+}
+
+// Seen is a record, and what stands beside it, as they were committed at some moment.
+type Seen struct {
+	Record fence.Record
+	pruned uint64
+}
+
+// StepOf is [Tx.Store] as a statement to send.
+func StepOf(t *Tx, key fence.Key, old, next fence.Record, receipt *lastword.Receipt) (Step, error) {
+	return stepOf(t.xact, t.pruned, change{key: key, old: old, next: next, receipt: receipt})
+}
+
+// StepFrom is a step from what was seen, in whatever transaction: the write itself
+// decides whether it is still so.
+func StepFrom(from Seen, key fence.Key, next fence.Record, receipt *lastword.Receipt) (Step, error) {
+	return stepOf("", from.pruned, change{key: key, old: from.Record, next: next, receipt: receipt})
+}
+
+func stepOf(xact string, pruned uint64, w change) (Step, error) {
+	if err := forward(w.old, w.next); err != nil {
+		return Step{}, err
+	}
+	args, err := storeArgs(xact, pruned, w)
+	return Step{Query: postgresStoreCall, Args: args, After: Seen{Record: w.next, pruned: pruned}}, err
+}
+
+// LookAt is [Look] for a step from what it has seen.
+func LookAt(ctx context.Context, c Conn, key fence.Key, operation string) (Seen, fence.Known, error) {
+	l, err := PostgreSQL{}.look(ctx, c, key, operation)
+	if err == nil {
+		err = l.unsafe
+	}
+	return Seen{Record: l.record, pruned: l.pruned}, l.known, err
+}
+
+// Overtaken is an error by which a transaction that was decided on what was committed
+// before it, and not on what it has locked, is decided again.
+func Overtaken(err error) error { return overtaken{err} }
+
+type overtaken struct{ err error }
+
+func (o overtaken) Error() string  { return o.err.Error() }
+func (o overtaken) Unwrap() error  { return o.err }
+func (overtaken) SQLState() string { return "40001" }
+
+// StoreError says what the write of a record means with its error.
 func StoreError(err error) error {
 	switch sqldb.SQLState(err) {
 	case stateChanged, stateReceipt:
 		return errors.Join(ErrChanged, err)
 	case stateElsewhere:
 		return errors.Join(ErrElsewhere, err)
+	case stateUnsafe:
+		return unfit("a COMMIT of the connection could be lost: "+err.Error(), "set fsync = on and synchronous_commit = on, or local")
 	}
 	return err
 }
@@ -163,9 +227,16 @@ func (PostgreSQL) pass(ctx context.Context, t *Tx, key fence.Key) error {
 	if t.exists && !t.theirs || t.theirs && !t.shadow {
 		return nil
 	}
-	_, err := t.conn.Exec(ctx, `INSERT INTO lastword.pass AS p (domain, resource, xact) VALUES ($1, $2, pg_current_xact_id())
-ON CONFLICT (domain, resource) DO UPDATE SET xact = excluded.xact`, key.Domain, string(key.Resource))
+	_, err := t.conn.Exec(ctx, postgresPass, key.Domain, string(key.Resource))
 	return err
+}
+
+const postgresPass = `INSERT INTO lastword.pass AS p (domain, resource, xact) VALUES ($1, $2, pg_current_xact_id())
+ON CONFLICT (domain, resource) DO UPDATE SET xact = excluded.xact`
+
+// PassStep opens a resource and stores nothing.
+func PassStep(from Seen, key fence.Key) Step {
+	return Step{Query: postgresPass, Args: []any{key.Domain, string(key.Resource)}, After: from}
 }
 
 // forget removes the numbers of transactions: in a restored server they come again.

@@ -72,13 +72,22 @@ func Records(ctx context.Context, e Engine, c Conn, domain string, after lastwor
 }
 
 // Domains are the domains of which the database has something of a resource.
-func Domains(ctx context.Context, e Engine, c Conn, r lastword.Resource) (found []string, err error) {
+func Domains(ctx context.Context, e Engine, c Conn, r lastword.Resource) ([]string, error) {
+	return list(ctx, c, e.text().Domains, string(r))
+}
+
+// Windows are the domains in which a window after a restore is open (R20).
+func Windows(ctx context.Context, e Engine, c Conn) ([]string, error) {
+	return list(ctx, c, e.text().Windows)
+}
+
+func list(ctx context.Context, c Conn, query string, args ...any) (found []string, err error) {
 	err = each(ctx, c, func(rows Rows) error {
 		var d string
 		err := rows.Scan(&d)
 		found = append(found, d)
 		return err
-	}, e.text().Domains, string(r))
+	}, query, args...)
 	return found, err
 }
 

@@ -54,11 +54,16 @@ func Repeat(ctx context.Context, e Engine, key fence.Key, attempt func(context.C
 // server that lets nobody in is not asked again at once.
 func lost(e Engine, err error) bool {
 	var network net.Error
+	var unsent interface{ SafeToRetry() bool }
 	switch {
+	case errors.As(err, &unsent) && unsent.SafeToRetry(): // no byte has left
+		return !errors.Is(err, context.DeadlineExceeded)
 	case errors.Is(err, driver.ErrBadConn), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return true
 	case errors.As(err, &network):
 		return !network.Timeout()
+	case err != nil && unnamed(err, "conn closed"): // pgx, of a connection that broke under a statement
+		return true
 	}
 	state := sqldb.SQLState(err)
 	return e.Class(err) == sqldb.Unreachable && state != "53300" && state != "57P03"

@@ -3,11 +3,13 @@ package fencesql
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
+	"github.com/lastword/lastword/internal/protect"
 	"github.com/lastword/lastword/internal/sqldb"
 )
 
@@ -67,22 +69,26 @@ WHERE domain = ?1 AND resource = ?2 AND fence = ?21 AND lease_id = ?22 AND grant
 	restored = ?38`
 
 	// sqliteUpdateNumber is sqliteUpdate for a further write of the same tenure, which
-	// changes few columns: the condition is the same.
-	sqliteUpdateNumber = `UPDATE main.lastword_fence SET last_seq = ?21, last_operation = ?22, last_payload = ?23,
-	heard_epoch = ?24, heard_revision = ?25
-WHERE domain = ?1 AND resource = ?2 AND fence = ?3 AND lease_id = ?4 AND grant_digest = ?5 AND root = ?6 AND last_seq = ?7 AND
-	last_operation = ?8 AND last_payload = ?9 AND policy = ?10 AND status_mode = ?11 AND
-	frozen = ?12 AND step = ?13 AND bundle_sequence = ?14 AND min_epoch = ?15 AND
-	min_policy_generation = ?16 AND imported = ?17 AND heard_epoch = ?18 AND heard_revision = ?19 AND
-	restored = ?20`
+	// changes few columns: the condition is the same. Numbered parameters cost a
+	// driver more than those without.
+	sqliteUpdateNumber = `UPDATE main.lastword_fence SET last_seq = ?, last_operation = ?, last_payload = ?,
+	heard_epoch = ?, heard_revision = ?
+WHERE domain = ? AND resource = ? AND fence = ? AND lease_id = ? AND grant_digest = ? AND root = ? AND last_seq = ? AND
+	last_operation = ? AND last_payload = ? AND policy = ? AND status_mode = ? AND
+	frozen = ? AND step = ? AND bundle_sequence = ? AND min_epoch = ? AND
+	min_policy_generation = ? AND imported = ? AND heard_epoch = ? AND heard_revision = ? AND
+	restored = ?`
 
 	sqliteInsertReceipt = `INSERT INTO main.lastword_receipt (domain, resource, operation, payload, fence, seq,
 	lease_id, grant_digest, owner, caller, root, result, applied_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)`
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
 // Schema is the tables.
 func (SQLite) Schema() sqldb.Schema { return sqliteSchema }
+
+// Closing closes its tables.
+func (SQLite) Closing() protect.Engine { return protect.SQLite{} }
 
 // Check tells a database that is not SQLite, or too old, from one that fails.
 func (e SQLite) Check(ctx context.Context, c Conn) error {
@@ -170,24 +176,23 @@ func (e SQLite) stillOpen(ctx context.Context, c Conn) error {
 
 // sqliteChange is the statement that makes old into next.
 func sqliteChange(w change) (query string, args []any, err error) {
-	args = make([]any, 0, 40)
-	args = append(args, w.key.Domain, string(w.key.Resource))
+	where := []any{w.key.Domain, string(w.key.Resource)}
 	now, err := recordArgs(w.next)
 	if err != nil {
 		return "", nil, err
 	}
 	if !w.old.Exists {
-		return sqliteInsert, append(args, now...), nil
+		return sqliteInsert, slices.Concat(where, now), nil
 	}
 	before, err := recordArgs(w.old)
 	if err != nil {
 		return "", nil, err
 	}
 	if onlyNumber(w.old, w.next) {
-		return sqliteUpdateNumber, append(append(args, before...),
-			int64(w.next.LastSeq), w.next.LastOperation, w.next.LastPayload.String(), int64(w.next.Heard.Epoch), int64(w.next.Heard.Revision)), nil
+		number := []any{int64(w.next.LastSeq), w.next.LastOperation, w.next.LastPayload.String(), int64(w.next.Heard.Epoch), int64(w.next.Heard.Revision)}
+		return sqliteUpdateNumber, slices.Concat(number, where, before), nil
 	}
-	return sqliteUpdate, append(append(args, now...), before...), nil
+	return sqliteUpdate, slices.Concat(where, now, before), nil
 }
 
 // onlyNumber reports whether nothing changes but what every write of a tenure changes.

@@ -26,6 +26,7 @@ type Tx struct {
 	exists bool   // the record that was read
 	shadow bool   // it is being rolled out
 	xact   string // the transaction that has read the record, on PostgreSQL
+	pruned uint64 // the record's watermark then
 }
 
 // NewTx is the tables in a transaction that was begun on conn: by the adapter, or, if
@@ -66,14 +67,18 @@ func (t *Tx) Load(ctx context.Context, key fence.Key, operation string) (fence.R
 	if err := t.lock(ctx); err != nil {
 		return fence.Record{}, fence.Known{}, t.fail("load", key, err)
 	}
-	l, err := t.engine.load(t.engine.Calm(ctx), t, key, operation)
+	rec, known, err := t.loaded(t.engine.load(t.engine.Calm(ctx), t, key, operation))
+	return rec, known, t.fail("load", key, err)
+}
+
+func (t *Tx) loaded(l loaded, err error) (fence.Record, fence.Known, error) {
 	if err == nil && !t.memory {
 		err = l.unsafe
 	}
 	if err != nil {
-		return fence.Record{}, fence.Known{}, t.fail("load", key, t.inTheWay(err))
+		return fence.Record{}, fence.Known{}, t.inTheWay(err)
 	}
-	t.xact, t.exists, t.shadow = l.xact, l.record.Exists, l.record.Shadow
+	t.xact, t.pruned, t.exists, t.shadow = l.xact, l.pruned, l.record.Exists, l.record.Shadow
 	return l.record, l.known, nil
 }
 
@@ -93,15 +98,15 @@ func (t *Tx) Receipt(ctx context.Context, key fence.Key, operation string) (last
 // Store writes the record, if it is still old, and the receipt, if there is none of
 // its operation.
 func (t *Tx) Store(ctx context.Context, key fence.Key, old, next fence.Record, receipt *lastword.Receipt) error {
-	if err := Forward(old, next); err != nil {
+	if err := forward(old, next); err != nil {
 		return t.fail("store", key, err)
 	}
 	err := t.engine.store(t.engine.Calm(ctx), t, change{key: key, old: old, next: next, receipt: receipt})
 	return t.fail("store", key, t.inTheWay(err))
 }
 
-// Forward refuses a step that no rule makes.
-func Forward(old, next fence.Record) error {
+// forward refuses a step that no rule makes.
+func forward(old, next fence.Record) error {
 	if !next.Exists || old.Exists && next.Fence < old.Fence {
 		return &lastword.Error{Code: lastword.CodeInternal, Fence: old.Fence,
 			Message: fmt.Sprintf("a record with fence %s was to be replaced by one with %s", old.Fence, next.Fence)}

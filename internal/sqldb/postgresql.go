@@ -63,13 +63,17 @@ func (PostgreSQL) Confirm() string { return "SELECT 1" }
 
 // RolledBack is proved by an error that the server itself reports before it has
 // written the commit: a serialization failure, a deadlock, a deferred constraint or
-// trigger. After it nothing of the transaction can come back. A connection that broke, a
+// trigger, a COMMIT that it could not find prepared. After it nothing of the transaction can come back. A connection that broke, a
 // server that went down or a pooler that lost patience prove nothing; nor does a
 // disk that failed, since the server may find the commit in its log when it comes up
 // again. A COMMIT that was answered with ROLLBACK is one that the driver reports in words.
 func (d PostgreSQL) RolledBack(err error) bool {
-	if err == nil {
+	var unsent interface{ SafeToRetry() bool }
+	switch {
+	case err == nil:
 		return false
+	case errors.As(err, &unsent) && unsent.SafeToRetry(): // no byte has left
+		return true
 	}
 	state := SQLState(err)
 	if len(state) != 5 {
@@ -77,7 +81,7 @@ func (d PostgreSQL) RolledBack(err error) bool {
 			strings.Contains(err.Error(), "pq: Could not complete operation in a failed transaction")
 	}
 	switch state[:2] {
-	case "22", "23", "42", "44", "P0":
+	case "22", "23", "26", "42", "44", "P0":
 		return true
 	case "40":
 		return state != "40003" // completion unknown
