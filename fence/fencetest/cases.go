@@ -5,13 +5,20 @@ import "slices"
 // cases are all rules that the kit proves, in the order of the protocol.
 func cases() []testCase {
 	return slices.Concat(fencingCases(), proofCases(), statusCases(), intentCases(),
-		orderCases(), atomicCases(), recordCases(), evidenceCases(), sealCases(), operatorCases(), nameCases(),
+		orderCases(), atomicCases(), recordCases(), evidenceCases(), sealCases(), operatorCases(), shadowCases(), nameCases(),
 		tableCases(), historyCases())
 }
 
 func needsWithin(s Subject) string {
 	if s.Within == nil {
 		return "transaction of the caller's own (Within)"
+	}
+	return ""
+}
+
+func needsShadow(s Subject) string {
+	if s.Shadow == nil || s.Enforce == nil {
+		return "roll-out of a resource (Shadow, Enforce)"
 	}
 	return ""
 }

@@ -36,6 +36,9 @@ type Subject struct {
 	Close func(ctx context.Context, key fence.Key, next lastword.Token) error
 	// Lose removes the record of a resource and leaves its receipts (R19).
 	Lose func(ctx context.Context, key fence.Key) error
+	// Shadow begins the roll-out of a resource that has no record yet, and Enforce
+	// ends it (R18).
+	Shadow, Enforce func(ctx context.Context, key fence.Key) error
 	// Release, Restored and Reopen are what operators do; see [fence.Release],
 	// [fence.DeclareRestored] and [fence.Reopen].
 	Release  func(ctx context.Context, key fence.Key, next lastword.Token, act fence.Act) (fence.Record, error)
@@ -77,10 +80,14 @@ type Parts[T fence.Tx] struct {
 	// [fence.Within]; nil if there is none.
 	Begin func(ctx context.Context) (tx T, end func(commit bool) error, err error)
 
-	// Prune, Close, Lose and Image are those of [Subject]; nil if not offered.
+	// Prune, Close, Lose, Shadow, Enforce and Image are those of [Subject]; nil if not
+	// offered.
 	Prune func(ctx context.Context, key fence.Key, operation string) error
 	Close func(ctx context.Context, key fence.Key, next lastword.Token) error
 	Lose  func(ctx context.Context, key fence.Key) error
+
+	Shadow, Enforce func(ctx context.Context, key fence.Key) error
+
 	Image func(ctx context.Context) (string, error)
 }
 
@@ -109,6 +116,7 @@ func Of[T fence.Tx](p Parts[T]) Subject {
 			return fence.Reopen(ctx, p.Place, domain, resource, act)
 		},
 		Read: p.Read, Prune: p.Prune, Close: p.Close, Lose: p.Lose, Image: p.Image,
+		Shadow: p.Shadow, Enforce: p.Enforce,
 	}
 	if p.Begin != nil {
 		s.Within = p.within

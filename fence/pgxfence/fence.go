@@ -45,6 +45,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Fence, error) {
 		return nil, err
 	}
 	place.level = cfg.IsoLevel
+	if cfg.Now != nil {
+		place.now = cfg.Now
+	}
 	if err := place.checkWritable(ctx); err != nil {
 		return nil, err
 	}
@@ -130,7 +133,9 @@ func (f *Fence) within(ctx context.Context, tx pgx.Tx, c fence.Call) (lastword.R
 	if tx == nil {
 		return lastword.Receipt{}, &lastword.Error{Code: lastword.CodeInvalid, Op: "within", Resource: c.Resource, Message: "the transaction is nil"}
 	}
-	return fence.Within(ctx, f.gate, f.place, f.place.join(tx), c)
+	joined := f.place.join(tx)
+	joined.unfit = f.place.look(ctx)
+	return fence.Within(ctx, f.gate, f.place, joined, c)
 }
 
 // Send is [Fence.Apply] without a callback: the conditional write of the record, the

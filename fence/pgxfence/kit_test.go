@@ -47,10 +47,13 @@ func database(tb postgrestest.TB) string {
 
 func reset(ctx context.Context, db *sql.DB) error {
 	_, err := db.ExecContext(ctx, `BEGIN; ALTER TABLE lastword.fence DISABLE TRIGGER USER; ALTER TABLE lastword.act DISABLE TRIGGER USER;
+ALTER TABLE lastword.rollout DISABLE TRIGGER USER;
 DELETE FROM doc; DELETE FROM effect; DELETE FROM lastword.fence; DELETE FROM lastword.receipt; DELETE FROM lastword.tombstone;
 DELETE FROM lastword.refusal; DELETE FROM lastword.quarantine; DELETE FROM lastword.restored; DELETE FROM lastword.act;
+DELETE FROM lastword.rollout; DELETE FROM lastword.pass; DELETE FROM lastword.bypass;
 ALTER TABLE lastword.fence ENABLE ALWAYS TRIGGER never_lowered, ENABLE ALWAYS TRIGGER never_deleted, ENABLE ALWAYS TRIGGER never_truncated;
 ALTER TABLE lastword.act ENABLE ALWAYS TRIGGER never_changed, ENABLE ALWAYS TRIGGER never_deleted, ENABLE ALWAYS TRIGGER never_truncated;
+ALTER TABLE lastword.rollout ENABLE ALWAYS TRIGGER one_way, ENABLE ALWAYS TRIGGER never_deleted, ENABLE ALWAYS TRIGGER never_truncated;
 COMMIT`)
 	return err
 }
@@ -185,6 +188,14 @@ DELETE FROM lastword.fence WHERE domain = '%s' AND resource = '%s'; ALTER TABLE 
 				return err
 			})
 		},
+		Shadow: func(ctx context.Context, key fence.Key) error {
+			_, err := pool.Exec(ctx, `INSERT INTO lastword.rollout (domain, prefix, shadow, since) VALUES ($1, $2, 1, '')`, key.Domain, string(key.Resource))
+			return err
+		},
+		Enforce: func(ctx context.Context, key fence.Key) error {
+			_, err := pool.Exec(ctx, `UPDATE lastword.rollout SET shadow = 0 WHERE domain = $1 AND prefix = $2`, key.Domain, string(key.Resource))
+			return err
+		},
 		Image: func(ctx context.Context) (string, error) { return image(ctx, pool) },
 	}
 }
@@ -198,6 +209,7 @@ func image(ctx context.Context, pool *pgxpool.Pool) (string, error) {
 		"to_jsonb(t) FROM lastword.receipt t ORDER BY domain, resource, operation", "to_jsonb(t) FROM lastword.tombstone t ORDER BY domain, resource, operation_digest",
 		"to_jsonb(t) FROM lastword.refusal t ORDER BY domain, resource, verdict", "to_jsonb(t) FROM lastword.quarantine t ORDER BY domain, resource, claimant, place",
 		"to_jsonb(t) FROM lastword.restored t ORDER BY domain", "to_jsonb(t) FROM lastword.act t ORDER BY number",
+		"to_jsonb(t) FROM lastword.rollout t ORDER BY domain, prefix",
 	} {
 		rows, err := pool.Query(ctx, "SELECT "+strings.Replace(table, " FROM", " #>> '{}' FROM", 1))
 		if err != nil {

@@ -29,8 +29,8 @@ type Fence struct {
 
 // New looks at the database behind db and returns its fence. The caller keeps db and
 // closes it. New writes nothing; it refuses, with one line that names the way out,
-// what [OpenPlace] refuses, a database that this process cannot write to, and a
-// connection whose settings could lose an acknowledged write. The settings are
+// what [OpenPlace] refuses, a database that this process cannot write to, one of whose
+// protected tables is not closed as it should be (R16c), and a connection whose settings could lose an acknowledged write. The settings are
 // looked at again in every transaction, because a pool opens connections when it
 // likes.
 func New(ctx context.Context, db *sql.DB, cfg Config) (*Fence, error) {
@@ -43,7 +43,11 @@ func New(ctx context.Context, db *sql.DB, cfg Config) (*Fence, error) {
 		return nil, err
 	}
 	place.isolation = cfg.Isolation
-	if err := place.checkWritable(ctx); err != nil {
+	err = place.checkWritable(ctx)
+	if err == nil {
+		err = place.checkProtected(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, place.Close())
 	}
 	return &Fence{place: place, gate: gate}, nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
@@ -23,6 +24,9 @@ type Place struct {
 	memory    bool
 	isolation sql.IsolationLevel
 	stmts     map[string]*sql.Stmt // prepared by the pool once per connection
+
+	protects protection
+	now      func() time.Time // for people
 }
 
 var _ fence.Place[*Tx] = (*Place)(nil)
@@ -39,11 +43,14 @@ func OpenPlace(ctx context.Context, db *sql.DB, name string) (*Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := fencesql.CheckSchema(ctx, op, engine, db); err != nil {
+	if err := fencesql.CheckSchema(ctx, op, engine, db, engine.Schema(), closing(engine).Schema()); err != nil {
 		return nil, err
 	}
-	p := &Place{db: db, name: name, engine: engine}
+	p := &Place{db: db, name: name, engine: engine, now: time.Now} //nolint:forbidigo // the one place where the clock for people is taken
 	if err := p.look(ctx); err != nil {
+		return nil, fencesql.Explain(engine, op, err)
+	}
+	if _, err := p.lookForProtection(ctx); err != nil {
 		return nil, fencesql.Explain(engine, op, err)
 	}
 	if err := p.prepare(ctx); err != nil {
@@ -81,7 +88,11 @@ func (p *Place) look(ctx context.Context) error {
 
 func (p *Place) prepare(ctx context.Context) error {
 	p.stmts = map[string]*sql.Stmt{}
-	for _, text := range p.engine.Hot() {
+	hot := p.engine.Hot()
+	if p.lite() {
+		hot = append(hot, sqlPass, sqlClosePass)
+	}
+	for _, text := range hot {
 		err := sqldb.Backoff{}.Retry(ctx, p.engine, func(ctx context.Context) error {
 			stmt, err := p.db.PrepareContext(ctx, text)
 			if err == nil {

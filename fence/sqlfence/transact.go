@@ -20,7 +20,13 @@ const commitGrace = time.Second
 // fn, repeat the whole of it until ctx ends. On SQLite it has the write lock from its
 // first statement on.
 func (p *Place) Transact(ctx context.Context, key fence.Key, fn func(ctx context.Context, tx *Tx) error) error {
-	return fencesql.Repeat(ctx, p.engine, key, func(ctx context.Context) error { return p.attempt(ctx, key, fn) })
+	return fencesql.Repeat(ctx, p.engine, key, func(ctx context.Context) error {
+		err := p.attempt(ctx, key, fn)
+		if p.becameProtected(ctx, err) {
+			return p.attempt(ctx, key, fn)
+		}
+		return err
+	})
 }
 
 // Note counts a refusal, keeps the refused operation and freezes the record, as the
@@ -63,6 +69,9 @@ func (p *Place) attempt(ctx context.Context, key fence.Key, fn func(ctx context.
 		return p.fail("begin", key, ctx.Err())
 	}
 	if err := fn(ctx, tx); err != nil {
+		return err
+	}
+	if err := tx.closePasses(ctx); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil { // the last moment at which this is certain

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/lastword/lastword/fence"
 	"github.com/lastword/lastword/internal/fencesql"
 )
 
@@ -22,7 +23,11 @@ type tables = fencesql.Tx
 // goroutine at a time.
 type Tx struct {
 	*tables
-	sql *sql.Tx
+	place  *Place
+	sql    *sql.Tx
+	theirs bool
+	// passes are what this transaction has opened, on SQLite.
+	passes map[fence.Key]bool
 }
 
 // SQL is the transaction for business statements. Leave COMMIT and ROLLBACK alone.
@@ -32,7 +37,7 @@ func (t *Tx) SQL() *sql.Tx { return t.sql }
 func (p *Place) join(tx *sql.Tx) *Tx { return p.tx(tx, true) }
 
 func (p *Place) tx(tx *sql.Tx, theirs bool) *Tx {
-	return &Tx{tables: fencesql.NewTx(p.engine, p.conn(tx), theirs, p.memory), sql: tx}
+	return &Tx{tables: fencesql.NewTx(p.engine, p.conn(tx), theirs, p.memory), place: p, sql: tx, theirs: theirs}
 }
 
 // conn is a transaction in which the statements of every write are prepared.

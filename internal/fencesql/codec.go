@@ -66,7 +66,7 @@ func (l *loaded) scan(row Row, operation string, settings ...any) error {
 	var r recordRow
 	var payload string
 	var pruned int64
-	targets := append(append(settings, r.targets()...), &l.known.Receipt, &payload, &l.known.Tombstone, &pruned)
+	targets := append(append(settings, r.targets()...), &l.known.Receipt, &payload, &l.known.Tombstone, &pruned, &r.rec.Shadow)
 	if err := row.Scan(targets...); err != nil {
 		return err
 	}

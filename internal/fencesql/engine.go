@@ -27,6 +27,9 @@ type Engine interface {
 	load(ctx context.Context, t *Tx, key fence.Key, operation string) (loaded, error)
 	look(ctx context.Context, c Conn, key fence.Key, operation string) (loaded, error)
 	store(ctx context.Context, t *Tx, w change) error
+	pass(ctx context.Context, t *Tx, key fence.Key) error
+	// forget removes what a restored database must not remember (R20).
+	forget(ctx context.Context, t *Tx, domain string) error
 	text() *texts
 	hint(sqldb.Class) hint
 	wayOut() string // of a caller's transaction that something is in the way of

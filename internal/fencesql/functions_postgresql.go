@@ -24,7 +24,7 @@ const postgresLoad = `CREATE FUNCTION lastword.load(in_domain text, in_resource 
 	OUT last_seq bigint, OUT last_operation text, OUT last_payload text, OUT policy text, OUT status_mode text,
 	OUT frozen boolean, OUT step bigint, OUT bundle_sequence bigint, OUT min_epoch bigint, OUT min_policy_generation bigint,
 	OUT imported boolean, OUT heard_epoch bigint, OUT heard_revision bigint, OUT restored bigint,
-	OUT unraised boolean, OUT lost boolean, OUT has_receipt boolean, OUT payload text, OUT has_tombstone boolean, OUT pruned bigint)
+	OUT unraised boolean, OUT lost boolean, OUT has_receipt boolean, OUT payload text, OUT has_tombstone boolean, OUT pruned bigint, OUT shadow boolean)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -65,6 +65,7 @@ BEGIN
 	min_policy_generation := coalesce(f.min_policy_generation, 0); imported := coalesce(f.imported, FALSE);
 	heard_epoch := coalesce(f.heard_epoch, 0); heard_revision := coalesce(f.heard_revision, 0);
 	restored := coalesce(f.restored, mark, 0); pruned := coalesce(f.pruned, 0);
+	shadow := lastword.shadows(in_domain, in_resource);
 END $$`
 
 // postgresStore is the one conditional write of a record, and of a receipt beside it.

@@ -26,6 +26,9 @@ const (
 	$23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40,
 	$41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54)`
 
+	postgresPass = `INSERT INTO lastword.pass AS p (domain, resource, xact) VALUES ($1, $2, pg_current_xact_id())
+ON CONFLICT (domain, resource) DO UPDATE SET xact = excluded.xact`
+
 	// postgresLook is one statement, so all of it is of one moment.
 	postgresLook = `SELECT '', current_setting('fsync'), current_setting('synchronous_commit'), f.fence IS NOT NULL,
 	coalesce(f.fence, 0), coalesce(f.lease_id, ''), coalesce(f.grant_digest, ''), coalesce(f.root, ''),
@@ -37,7 +40,8 @@ const (
 	f.fence IS NULL AND (
 		EXISTS (SELECT 1 FROM lastword.receipt WHERE domain = $1 AND resource = $2)
 		OR EXISTS (SELECT 1 FROM lastword.tombstone WHERE domain = $1 AND resource = $2)),
-	r.operation IS NOT NULL, coalesce(r.payload, ''), t.pruned_at IS NOT NULL, coalesce(f.pruned, 0)
+	r.operation IS NOT NULL, coalesce(r.payload, ''), t.pruned_at IS NOT NULL, coalesce(f.pruned, 0),
+	lastword.shadows($1, $2)
 FROM (SELECT 1) AS one
 LEFT JOIN lastword.fence AS f ON f.domain = $1 AND f.resource = $2
 LEFT JOIN lastword.restored AS p ON p.domain = $1
@@ -156,7 +160,7 @@ func storeArgs(xact string, pruned uint64, w change) ([]any, error) {
 type Step struct {
 	Query string
 	Args  []any
-	After Seen // once it was committed
+	After *Seen // once it was committed; nil if it is no step of the record
 }
 
 // Seen is a record, and what stands beside it, as they were committed at some moment.
@@ -181,7 +185,7 @@ func stepOf(xact string, pruned uint64, w change) (Step, error) {
 		return Step{}, err
 	}
 	args, err := storeArgs(xact, pruned, w)
-	return Step{Query: postgresStoreCall, Args: args, After: Seen{Record: w.next, pruned: pruned}}, err
+	return Step{Query: postgresStoreCall, Args: args, After: &Seen{Record: w.next, pruned: pruned}}, err
 }
 
 // LookAt is [Look] for a step from what it has seen.
@@ -212,6 +216,31 @@ func StoreError(err error) error {
 		return errors.Join(ErrElsewhere, err)
 	case stateUnsafe:
 		return unfit("a COMMIT of the connection could be lost: "+err.Error(), "set fsync = on and synchronous_commit = on, or local")
+	}
+	return err
+}
+
+// pass opens a resource where neither Load nor Store does: it has no record yet, whose
+// column would say so, or it is in shadow, where a caller's transaction stores nothing.
+func (PostgreSQL) pass(ctx context.Context, t *Tx, key fence.Key) error {
+	if t.exists && !t.theirs || t.theirs && !t.shadow {
+		return nil
+	}
+	step := PassStep(key)
+	_, err := t.conn.Exec(ctx, step.Query, step.Args...)
+	return err
+}
+
+// PassStep opens a resource to its transaction without its record.
+func PassStep(key fence.Key) Step {
+	return Step{Query: postgresPass, Args: []any{key.Domain, string(key.Resource)}}
+}
+
+// forget removes the numbers of transactions: in a restored server they come again.
+func (PostgreSQL) forget(ctx context.Context, t *Tx, domain string) error {
+	_, err := t.conn.Exec(ctx, `UPDATE lastword.fence SET passed = NULL WHERE domain = $1 AND passed IS NOT NULL`, domain)
+	if err == nil {
+		_, err = t.conn.Exec(ctx, `DELETE FROM lastword.pass WHERE domain = $1`, domain)
 	}
 	return err
 }

@@ -38,7 +38,7 @@ func Inspect(ctx context.Context, e Engine, c Conn, key fence.Key) (found fence.
 		var verdict string
 		var times int64
 		err := rows.Scan(&verdict, &times)
-		found.Refusals[lastword.Verdict(verdict)] = uint64(times)
+		found.Refusals[lastword.Verdict(verdict)] += uint64(times)
 		return err
 	}, e.text().Refusals, key.Domain, string(key.Resource))
 	if err != nil {

@@ -1,6 +1,10 @@
 package fencesql
 
-import "github.com/lastword/lastword/internal/sqldb"
+import (
+	"slices"
+
+	"github.com/lastword/lastword/internal/sqldb"
+)
 
 // postgresSchema is the tables on PostgreSQL 13 or later (xid8). Names are compared byte by
 // byte (COLLATE "C", KF-28). Digests are text, so that a person can compare them with a
@@ -8,7 +12,7 @@ import "github.com/lastword/lastword/internal/sqldb"
 // no temporary table gets in between.
 var postgresSchema = sqldb.Schema{
 	Name:   "fence",
-	Tables: tables,
+	Tables: slices.Concat(tables, []string{"lastword_pass", "lastword_bypass"}),
 	Steps: [][]string{{
 		// Room beside each row: the record moves with every write, and finds place
 		// in its own page without touching an index.
@@ -106,6 +110,41 @@ var postgresSchema = sqldb.Schema{
 	at text COLLATE "C" NOT NULL -- for people
 )`,
 		`CREATE INDEX act_resource ON lastword.act (domain, resource, number)`,
+		// Which resources are being rolled out (R18): a prefix ends with a slash, or is ''
+		// for all; else it is a resource. The longest counts.
+		`CREATE TABLE lastword.rollout (
+	domain text COLLATE "C" NOT NULL,
+	prefix text COLLATE "C" NOT NULL,
+	shadow smallint NOT NULL CHECK (shadow IN (0, 1)),
+	since text COLLATE "C" NOT NULL, -- for people
+	PRIMARY KEY (domain, prefix)
+)`,
+		// The transaction to which a resource without a record is open (R16c).
+		`CREATE TABLE lastword.pass (
+	domain text COLLATE "C" NOT NULL,
+	resource text COLLATE "C" NOT NULL,
+	xact xid8 NOT NULL,
+	PRIMARY KEY (domain, resource)
+)`,
+		// What has bypassed the fence in a roll-out. Rows are added and never changed, so
+		// that nobody who is counted waits for another one.
+		`CREATE TABLE lastword.bypass (
+	number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	domain text COLLATE "C" NOT NULL,
+	resource text COLLATE "C" NOT NULL, -- '': of no resource
+	relation text NOT NULL,
+	event text NOT NULL,
+	login text NOT NULL DEFAULT session_user,
+	application text NOT NULL DEFAULT current_setting('application_name'),
+	weight bigint NOT NULL -- how many it stands for
+)`,
+		`CREATE INDEX bypass_resource ON lastword.bypass (domain, resource)`,
+		`CREATE FUNCTION lastword.shadows(in_domain text, in_resource text) RETURNS boolean LANGUAGE sql STABLE AS $$
+	SELECT EXISTS (SELECT 1 FROM lastword.rollout o WHERE o.domain = in_domain AND o.shadow = 1) AND coalesce((
+		SELECT o.shadow = 1 FROM lastword.rollout o WHERE o.domain = in_domain AND (o.prefix = '' OR o.prefix = in_resource
+			OR right(o.prefix, 1) = '/' AND left(in_resource, length(o.prefix)) = o.prefix)
+		ORDER BY length(o.prefix) DESC LIMIT 1), FALSE)
+$$`,
 		postgresLoad,
 		postgresStore,
 		// P1 and R19 also against a slip of the hand in a SQL shell, and in a session
@@ -121,6 +160,14 @@ EXECUTE FUNCTION lastword.never('a fence is never lowered or moved')`,
 EXECUTE FUNCTION lastword.never('a fence is never deleted while its data lives')`,
 		`CREATE TRIGGER never_truncated BEFORE TRUNCATE ON lastword.fence FOR EACH STATEMENT
 EXECUTE FUNCTION lastword.never('a fence is never deleted while its data lives')`,
+		`CREATE TRIGGER one_way BEFORE UPDATE ON lastword.rollout FOR EACH ROW
+WHEN (NEW.shadow > OLD.shadow OR NEW.domain <> OLD.domain OR NEW.prefix <> OLD.prefix)
+EXECUTE FUNCTION lastword.never('a roll-out that has ended does not begin again')`,
+		`CREATE TRIGGER never_deleted BEFORE DELETE ON lastword.rollout FOR EACH ROW WHEN (OLD.shadow = 0)
+EXECUTE FUNCTION lastword.never('a roll-out that has ended does not begin again')`,
+		`CREATE TRIGGER never_truncated BEFORE TRUNCATE ON lastword.rollout FOR EACH STATEMENT
+EXECUTE FUNCTION lastword.never('a roll-out that has ended does not begin again')`,
+		`ALTER TABLE lastword.rollout ENABLE ALWAYS TRIGGER one_way, ENABLE ALWAYS TRIGGER never_deleted, ENABLE ALWAYS TRIGGER never_truncated`,
 		`CREATE TRIGGER never_changed BEFORE UPDATE ON lastword.act FOR EACH ROW
 EXECUTE FUNCTION lastword.never('what an operator did is never changed')`,
 		`CREATE TRIGGER never_deleted BEFORE DELETE ON lastword.act FOR EACH ROW
@@ -135,5 +182,5 @@ EXECUTE FUNCTION lastword.never('what an operator did is never deleted')`,
 // tables are the tables of the fence on every engine.
 var tables = []string{
 	"lastword_fence", "lastword_receipt", "lastword_tombstone", "lastword_refusal",
-	"lastword_quarantine", "lastword_restored", "lastword_act",
+	"lastword_quarantine", "lastword_restored", "lastword_act", "lastword_rollout",
 }

@@ -119,5 +119,20 @@ BEGIN SELECT RAISE(ABORT, 'lastword: what an operator did is never deleted'); EN
 		// Receipts of operations that were issued up to here, in ms since 1970, may be
 		// gone without a tombstone (R19).
 		`ALTER TABLE lastword_fence ADD COLUMN pruned INTEGER NOT NULL DEFAULT 0 CHECK (pruned >= 0)`,
+		// Which resources are being rolled out (R18): a prefix ends with a slash, or is ''
+		// for all; else it is a resource. The longest counts.
+		`CREATE TABLE lastword_rollout (
+	domain TEXT NOT NULL,
+	prefix TEXT NOT NULL,
+	shadow INTEGER NOT NULL CHECK (shadow IN (0, 1)),
+	since TEXT NOT NULL, -- for people
+	PRIMARY KEY (domain, prefix)
+) STRICT, WITHOUT ROWID`,
+		// R18 also against a slip of the hand in a SQL shell.
+		`CREATE TRIGGER lastword_rollout_one_way BEFORE UPDATE ON lastword_rollout
+WHEN NEW.shadow > OLD.shadow OR NEW.domain <> OLD.domain OR NEW.prefix <> OLD.prefix
+BEGIN SELECT RAISE(ABORT, 'lastword: a roll-out that has ended does not begin again'); END`,
+		`CREATE TRIGGER lastword_rollout_never_deleted BEFORE DELETE ON lastword_rollout WHEN NOT OLD.shadow
+BEGIN SELECT RAISE(ABORT, 'lastword: a roll-out that has ended does not begin again'); END`,
 	}},
 }

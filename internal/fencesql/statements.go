@@ -11,7 +11,7 @@ import (
 type texts struct {
 	Receipt, CountRefusal, QuarantineFirst, QuarantineLast, Act, Acts,
 	MarkRestored, Restored, Records, Refusals, Quarantine,
-	Oldest, DeleteReceipt, Tombstone, Watermark, Dismiss, DismissOne, Domains, Windows string
+	Oldest, DeleteReceipt, Tombstone, Watermark, Dismiss, DismissOne, Domains, Windows, EndRollouts string
 }
 
 var sqliteTexts = texts{
@@ -74,6 +74,8 @@ ON CONFLICT DO NOTHING`,
 	Dismiss:    `DELETE FROM main.lastword_quarantine WHERE domain = ?1 AND resource = ?2`,
 	DismissOne: `DELETE FROM main.lastword_quarantine WHERE domain = ?1 AND resource = ?2 AND claimant = ?3`,
 
+	EndRollouts: `UPDATE main.lastword_rollout SET shadow = 0 WHERE domain = ?1 AND shadow = 1`,
+
 	Domains: `SELECT domain FROM main.lastword_fence WHERE resource = ?1
 UNION SELECT domain FROM main.lastword_receipt WHERE resource = ?1
 UNION SELECT domain FROM main.lastword_refusal WHERE resource = ?1 ORDER BY 1`,
@@ -82,7 +84,15 @@ UNION SELECT domain FROM main.lastword_refusal WHERE resource = ?1 ORDER BY 1`,
 UNION SELECT domain FROM main.lastword_fence WHERE restored > 0 ORDER BY 1`,
 }
 
-var postgresTexts = translated(sqliteTexts)
+var postgresTexts = withBypass(translated(sqliteTexts))
+
+// withBypass counts what PostgreSQL's triggers have let pass in a roll-out as what it
+// would have been: a refusal.
+func withBypass(t texts) texts {
+	t.Refusals += `
+UNION ALL SELECT 'SHADOW(FENCE_REQUIRED)', sum(weight)::bigint FROM lastword.bypass WHERE domain = $1 AND resource = $2 HAVING count(*) > 0`
+	return t
+}
 
 // translated is the texts as PostgreSQL wants them.
 func translated(t texts) texts {

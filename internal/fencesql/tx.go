@@ -23,6 +23,8 @@ type Tx struct {
 	memory bool
 
 	locked bool
+	exists bool   // the record that was read
+	shadow bool   // it is being rolled out
 	xact   string // the transaction that has read the record, on PostgreSQL
 	pruned uint64 // the record's watermark then
 }
@@ -76,7 +78,7 @@ func (t *Tx) loaded(l loaded, err error) (fence.Record, fence.Known, error) {
 	if err != nil {
 		return fence.Record{}, fence.Known{}, t.inTheWay(err)
 	}
-	t.xact, t.pruned = l.xact, l.pruned
+	t.xact, t.pruned, t.exists, t.shadow = l.xact, l.pruned, l.record.Exists, l.record.Shadow
 	return l.record, l.known, nil
 }
 
@@ -121,6 +123,12 @@ func one(rows int64, err error) error {
 		return ErrChanged
 	}
 	return nil
+}
+
+// Pass opens protected tables to business statements on what belongs to key, until the
+// transaction ends (R16c). What Load or Store has opened already stays so.
+func (t *Tx) Pass(ctx context.Context, key fence.Key) error {
+	return t.fail("pass", key, t.inTheWay(t.engine.pass(ctx, t, key)))
 }
 
 // Note counts a refusal, keeps the refused operation and freezes the record, as the
@@ -186,7 +194,13 @@ func (t *Tx) MarkRestored(ctx context.Context, domain string, mark uint64) error
 	if err := fits(mark); err != nil {
 		return t.fail("restored", key, err)
 	}
-	_, err := t.conn.Exec(t.engine.Calm(ctx), t.engine.text().MarkRestored, domain, int64(mark))
+	ctx = t.engine.Calm(ctx)
+	_, err := t.conn.Exec(ctx, t.engine.text().MarkRestored, domain, int64(mark))
+	if err == nil && mark > 0 {
+		if _, err = t.conn.Exec(ctx, t.engine.text().EndRollouts, domain); err == nil {
+			err = t.engine.forget(ctx, t, domain)
+		}
+	}
 	return t.fail("restored", key, err)
 }
 
