@@ -43,7 +43,7 @@ func engineOf(ctx context.Context, op string, db *sql.DB) (fencesql.Engine, erro
 	var version string
 	err := conn.Row(ctx, "SELECT version()").Scan(&version)
 	switch {
-	case err == nil && fencesql.IsPostgreSQL(version), sqldb.SQLState(err) != "":
+	case err == nil && fencesql.IsPostgreSQL(version), sqldb.SQLState(err) != "", err != nil && (sqldb.PostgreSQL{}).Class(err) == sqldb.Unreachable:
 		engine = fencesql.PostgreSQL{}
 	case err == nil:
 		return nil, &lastword.Error{Code: lastword.CodeInvalid, Op: op,
