@@ -330,3 +330,5 @@ func initWith(ctx context.Context, driver, dsn string) error {
 	defer pool.Close()
 	return pgxfence.Init(ctx, pool)
 }
+
+var wall = time.Unix(1_800_000_000, 0).UTC()

@@ -28,7 +28,7 @@ func (PostgreSQL) Begin() string { return "BEGIN ISOLATION LEVEL READ COMMITTED 
 // Class sorts by SQLSTATE, and what the network says as [Unreachable]; https://www.postgresql.org/docs/current/errcodes-appendix.html.
 func (PostgreSQL) Class(err error) Class {
 	state := SQLState(err)
-	if network := net.Error(nil); len(state) != 5 && errors.As(err, &network) {
+	if network := net.Error(nil); len(state) != 5 && errors.As(err, &network) && !network.Timeout() {
 		return Unreachable
 	}
 	if len(state) != 5 {
