@@ -211,7 +211,7 @@ func plainSubject(tb fencetest.TB, db, other *sql.DB, lite bool) fencetest.Subje
 		Lose: func(ctx context.Context, key fence.Key) error {
 			drop := `ALTER TABLE lastword.fence DISABLE TRIGGER never_deleted`
 			if lite {
-				drop = `DROP TRIGGER lastword_fence_never_deleted`
+				drop = `DROP TRIGGER IF EXISTS lastword_fence_never_deleted`
 			}
 			_, err1 := db.ExecContext(ctx, drop)
 			_, err2 := db.ExecContext(ctx, say(`DELETE FROM lastword.fence WHERE domain = $1 AND resource = $2`), key.Domain, string(key.Resource))
@@ -255,4 +255,3 @@ func sending(tb fencetest.TB, dsn string, s *fencetest.Subject) {
 			pgxfence.Statement{SQL: record, Args: []any{string(w.Resource), c.Mutation.Operation, w.Value}})
 	}
 }
-
