@@ -96,8 +96,9 @@ model: build need-spin ## the model at its largest scope, every broken variant, 
 	$(BIN) lab model --variant all -o json >bin/variants.json
 	spec/promela/run.sh
 
-mutants: need-go ## every condition of internal/core made wrong, one at a time: does the model notice; about ten minutes
+mutants: need-go ## every condition of internal/core and of the adapters' SQL made wrong, one at a time: do model and kit notice; about half an hour
 	LASTWORD_MUTANTS=1 $(GO) test -run TestTheModelNoticesEveryWrongConditionOfTheRules -timeout 3h -v ./model
+	LASTWORD_MUTANTS=1 $(GO) test -run TestTheKitNoticesEveryWrongConditionOfTheSQL -timeout 3h -v ./internal/fencesql
 
 fuzz: need-go ## every fuzz target for FUZZTIME (10s) each, and a million mutated grants
 	$(GO) test ./grant -run TestMutatedGrants -mutations 1000000 -v

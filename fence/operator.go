@@ -33,6 +33,7 @@ const (
 	ActReopened ActKind = "reopened"
 	// ActDismissed: what was in quarantine was looked at and removed.
 	ActDismissed ActKind = "dismissed"
+	ActEnforce   ActKind = "enforce"
 )
 
 // MaxActs is how many acts an [Inspection] shows.

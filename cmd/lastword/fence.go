@@ -23,6 +23,7 @@ const fenceTimeout = 30 * time.Second
 func (a *app) fenceCommand() *cobra.Command {
 	return group("fence", "the resource side: a fenced database",
 		a.fenceInitCommand(), a.fenceApplyCommand(), a.fenceStatusCommand(), a.fenceLookupCommand(),
+		a.fenceAdvanceCommand(), a.fenceResolveCommand(), a.fenceQuarantineCommand(), a.fencePruneCommand(),
 		a.fenceReleaseCommand(), a.fenceRestoredCommand())
 }
 

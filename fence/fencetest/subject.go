@@ -44,6 +44,9 @@ type Subject struct {
 	Release  func(ctx context.Context, key fence.Key, next lastword.Token, act fence.Act) (fence.Record, error)
 	Restored func(ctx context.Context, r fence.Restore) (raised int, err error)
 	Reopen   func(ctx context.Context, domain string, resource lastword.Resource, act fence.Act) (reopened int, err error)
+	// Exchange makes old into next, and keeps receipt if it is not nil, in a transaction
+	// that has locked the record: the bare conditional write (R15). [Of] offers it.
+	Exchange func(ctx context.Context, key fence.Key, old, next fence.Record, receipt *lastword.Receipt) error
 	// Image is everything that the place holds, as text that is equal for equal
 	// contents.
 	Image func(ctx context.Context) (string, error)
@@ -117,6 +120,14 @@ func Of[T fence.Tx](p Parts[T]) Subject {
 		},
 		Read: p.Read, Prune: p.Prune, Close: p.Close, Lose: p.Lose, Image: p.Image,
 		Shadow: p.Shadow, Enforce: p.Enforce,
+		Exchange: func(ctx context.Context, key fence.Key, old, next fence.Record, receipt *lastword.Receipt) error {
+			return p.Place.Transact(ctx, key, func(ctx context.Context, tx T) error {
+				if _, _, err := tx.Load(ctx, key, ""); err != nil {
+					return err
+				}
+				return tx.Store(ctx, key, old, next, receipt)
+			})
+		},
 	}
 	if p.Begin != nil {
 		s.Within = p.within

@@ -37,8 +37,10 @@ type looked struct {
 	*tables // for what no write does
 	place   *Place
 	guess   *fencesql.Seen // what is remembered, if a look is not wanted
+	unfit   error          // what is wrong with a protected table
 	from    fencesql.Seen
-	step    *fencesql.Step
+	step    *fencesql.Step // of the record
+	pass    *fencesql.Step // of what passes without one, in a roll-out
 }
 
 // Load is what the place remembers of the record, or what is committed now.
@@ -66,20 +68,6 @@ func (l *looked) Store(_ context.Context, key fence.Key, _, next fence.Record, r
 	return l.place.fail("store", key, err)
 }
 
-// Pass has nothing to do: the step from Load opens the resource, and comes before the
-// statements. In shadow there is none (R18), so that the pass takes its place; what is
-// remembered is not enough there, since a refusal passes, and the roll-out may have ended.
-func (l *looked) Pass(_ context.Context, key fence.Key) error {
-	if l.from.Record.Shadow {
-		if l.guess != nil {
-			return errGuess
-		}
-		step := fencesql.PassStep(l.from, key)
-		l.step = &step
-	}
-	return nil
-}
-
 // errGuess ends a decision that memory is not enough for.
 var errGuess = errors.New("what is remembered is not enough")
 
@@ -88,23 +76,30 @@ var errGuess = errors.New("what is remembered is not enough")
 // committed.
 func (p *sent) Transact(ctx context.Context, key fence.Key, fn func(ctx context.Context, tx *looked) error) error {
 	return fencesql.Repeat(ctx, engine, key, func(ctx context.Context) error {
+		unfit := p.look(ctx)
 		if guess, ok := p.seen.get(key); ok {
-			l := p.look(&guess)
+			l := p.looking(unfit, &guess)
 			if err := fn(ctx, l); err == nil && l.step != nil {
 				return p.send(ctx, key, *l.step)
 			}
 			p.seen.drop(key)
 		}
-		l := p.look(nil)
-		if err := fn(ctx, l); err != nil || l.step == nil {
+		l := p.looking(unfit, nil)
+		err := fn(ctx, l)
+		switch {
+		case err != nil:
 			return err
+		case l.step != nil:
+			return p.send(ctx, key, *l.step)
+		case l.pass != nil:
+			return p.send(ctx, key, *l.pass)
 		}
-		return p.send(ctx, key, *l.step)
+		return nil
 	})
 }
 
-func (p *sent) look(guess *fencesql.Seen) *looked {
-	return &looked{tables: fencesql.NewTx(engine, conn{p.pool}, false, false), place: p.Place, guess: guess}
+func (p *sent) looking(unfit error, guess *fencesql.Seen) *looked {
+	return &looked{tables: fencesql.NewTx(engine, conn{p.pool}, false, false), place: p.Place, unfit: unfit, guess: guess}
 }
 
 // send is the whole transaction in one round trip.
@@ -123,7 +118,7 @@ func (p *sent) send(ctx context.Context, key fence.Key, step fencesql.Step) erro
 	if err := ctx.Err(); err != nil { // the last moment at which this is certain
 		return p.fail("begin", key, err)
 	}
-	err = p.finish(ctx, key, c.Conn(), &step.After, func(ctx context.Context) (where, error) {
+	err = p.finish(ctx, key, c.Conn(), step.After, func(ctx context.Context) (where, error) {
 		b := &pgx.Batch{}
 		b.BeginTx(pgx.TxOptions{IsoLevel: p.level})
 		b.Queue(step.Query, step.Args...)

@@ -6,12 +6,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
 	"github.com/lastword/lastword/internal/fencesql"
-	"github.com/lastword/lastword/internal/protect"
 	"github.com/lastword/lastword/internal/sqldb"
 )
 
@@ -47,6 +45,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Fence, error) {
 		return nil, err
 	}
 	place.level = cfg.IsoLevel
+	if cfg.Now != nil {
+		place.now = cfg.Now
+	}
 	if err := place.checkWritable(ctx); err != nil {
 		return nil, err
 	}
@@ -61,9 +62,6 @@ func (p *Place) checkWritable(ctx context.Context) error {
 	if err := fencesql.CheckRights(ctx, "open fence", conn{p.pool}); err != nil {
 		return err
 	}
-	if err := p.checkProtected(ctx); err != nil {
-		return err
-	}
 	err := p.attempt(ctx, fence.Key{}, func(ctx context.Context, tx *Tx) error {
 		if _, _, err := tx.Load(ctx, fence.Key{}, ""); err != nil {
 			return err
@@ -74,17 +72,6 @@ func (p *Place) checkWritable(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// checkProtected refuses a database one of whose protected tables is not closed (R16c).
-func (p *Place) checkProtected(ctx context.Context) error {
-	db := stdlib.OpenDBFromPool(p.pool)
-	defer db.Close() // the pool stays open
-	tables, err := protect.Inspect(ctx, engine.Closing(), db)
-	if err == nil {
-		err = protect.Unfit(tables)
-	}
-	return fencesql.Explain(engine, "open fence", err)
 }
 
 // Place is the database as package fence sees it, for its functions: with
@@ -146,7 +133,9 @@ func (f *Fence) within(ctx context.Context, tx pgx.Tx, c fence.Call) (lastword.R
 	if tx == nil {
 		return lastword.Receipt{}, &lastword.Error{Code: lastword.CodeInvalid, Op: "within", Resource: c.Resource, Message: "the transaction is nil"}
 	}
-	return fence.Within(ctx, f.gate, f.place, f.place.join(tx), c)
+	joined := f.place.join(tx)
+	joined.unfit = f.place.look(ctx)
+	return fence.Within(ctx, f.gate, f.place, joined, c)
 }
 
 // Send is [Fence.Apply] without a callback: the conditional write of the record, the
@@ -191,6 +180,14 @@ func (f *Fence) AdvanceMutation(ctx context.Context, resource lastword.Resource,
 // "Not found" is no proof while an attempt may still be under way (R22).
 func (f *Fence) Lookup(ctx context.Context, resource lastword.Resource, operation string) (r lastword.Receipt, found bool, err error) {
 	return fence.Lookup(ctx, f.gate, f.place, resource, operation)
+}
+
+// Resolve settles an operation whose outcome was left open, by registering the fence of
+// the tenure of h and looking after that (R22). Not found and no error is proof that the
+// operation had no effect and never will have: it may be done again under this fence. See
+// fence.Resolve.
+func (f *Fence) Resolve(ctx context.Context, resource lastword.Resource, h lastword.Holder, operation string) (r lastword.Receipt, found bool, err error) {
+	return fence.Resolve(ctx, f.gate, f.place, fence.Call{Resource: resource, Holder: h}, operation)
 }
 
 // Inspect is the record of a resource, its refusals and what is in quarantine. It

@@ -7,19 +7,16 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"database/sql"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
 	"github.com/lastword/lastword/fence/fencetest"
 	"github.com/lastword/lastword/fence/pgxfence"
-	"github.com/lastword/lastword/fence/sqlfence"
 	"github.com/lastword/lastword/internal/postgrestest"
 )
 
@@ -50,12 +47,13 @@ func database(tb postgrestest.TB) string {
 
 func reset(ctx context.Context, db *sql.DB) error {
 	_, err := db.ExecContext(ctx, `BEGIN; ALTER TABLE lastword.fence DISABLE TRIGGER USER; ALTER TABLE lastword.act DISABLE TRIGGER USER;
+ALTER TABLE lastword.rollout DISABLE TRIGGER USER;
 DELETE FROM doc; DELETE FROM effect; DELETE FROM lastword.fence; DELETE FROM lastword.receipt; DELETE FROM lastword.tombstone;
 DELETE FROM lastword.refusal; DELETE FROM lastword.quarantine; DELETE FROM lastword.restored; DELETE FROM lastword.act;
-ALTER TABLE lastword.rollout DISABLE TRIGGER USER; DELETE FROM lastword.rollout; DELETE FROM lastword.pass; DELETE FROM lastword.bypass;
-ALTER TABLE lastword.rollout ENABLE ALWAYS TRIGGER one_way, ENABLE ALWAYS TRIGGER never_deleted, ENABLE ALWAYS TRIGGER never_truncated;
+DELETE FROM lastword.rollout; DELETE FROM lastword.pass; DELETE FROM lastword.bypass;
 ALTER TABLE lastword.fence ENABLE ALWAYS TRIGGER never_lowered, ENABLE ALWAYS TRIGGER never_deleted, ENABLE ALWAYS TRIGGER never_truncated;
 ALTER TABLE lastword.act ENABLE ALWAYS TRIGGER never_changed, ENABLE ALWAYS TRIGGER never_deleted, ENABLE ALWAYS TRIGGER never_truncated;
+ALTER TABLE lastword.rollout ENABLE ALWAYS TRIGGER one_way, ENABLE ALWAYS TRIGGER never_deleted, ENABLE ALWAYS TRIGGER never_truncated;
 COMMIT`)
 	return err
 }
@@ -191,32 +189,15 @@ DELETE FROM lastword.fence WHERE domain = '%s' AND resource = '%s'; ALTER TABLE 
 			})
 		},
 		Shadow: func(ctx context.Context, key fence.Key) error {
-			return rollouts(ctx, pool, func(ctx context.Context, p *sqlfence.Place) error {
-				return p.Shadow(ctx, key.Domain, string(key.Resource), rollingOut)
-			})
+			_, err := pool.Exec(ctx, `INSERT INTO lastword.rollout (domain, prefix, shadow, since) VALUES ($1, $2, 1, '')`, key.Domain, string(key.Resource))
+			return err
 		},
 		Enforce: func(ctx context.Context, key fence.Key) error {
-			return rollouts(ctx, pool, func(ctx context.Context, p *sqlfence.Place) error {
-				_, err := p.Enforce(ctx, key.Domain, string(key.Resource), rollingOut)
-				return err
-			})
+			_, err := pool.Exec(ctx, `UPDATE lastword.rollout SET shadow = 0 WHERE domain = $1 AND prefix = $2`, key.Domain, string(key.Resource))
+			return err
 		},
 		Image: func(ctx context.Context) (string, error) { return image(ctx, pool) },
 	}
-}
-
-// rollingOut is whoever begins and ends a roll-out.
-var rollingOut = fence.Act{Operator: "anna", Reason: "a roll-out", At: time.Unix(1_800_000_000, 0)}
-
-// rollouts does what is an operator's, who has the other package.
-func rollouts(ctx context.Context, pool *pgxpool.Pool, do func(context.Context, *sqlfence.Place) error) error {
-	db := stdlib.OpenDBFromPool(pool)
-	defer db.Close()
-	p, err := sqlfence.OpenPlace(ctx, db, "")
-	if err != nil {
-		return err
-	}
-	return do(ctx, p)
 }
 
 // image is every row of every table, in the order of the tables' keys. The transaction
@@ -228,6 +209,7 @@ func image(ctx context.Context, pool *pgxpool.Pool) (string, error) {
 		"to_jsonb(t) FROM lastword.receipt t ORDER BY domain, resource, operation", "to_jsonb(t) FROM lastword.tombstone t ORDER BY domain, resource, operation_digest",
 		"to_jsonb(t) FROM lastword.refusal t ORDER BY domain, resource, verdict", "to_jsonb(t) FROM lastword.quarantine t ORDER BY domain, resource, claimant, place",
 		"to_jsonb(t) FROM lastword.restored t ORDER BY domain", "to_jsonb(t) FROM lastword.act t ORDER BY number",
+		"to_jsonb(t) FROM lastword.rollout t ORDER BY domain, prefix",
 	} {
 		rows, err := pool.Query(ctx, "SELECT "+strings.Replace(table, " FROM", " #>> '{}' FROM", 1))
 		if err != nil {

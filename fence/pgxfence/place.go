@@ -2,8 +2,10 @@ package pgxfence
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -12,6 +14,7 @@ import (
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
 	"github.com/lastword/lastword/internal/fencesql"
+	"github.com/lastword/lastword/internal/protect"
 	"github.com/lastword/lastword/internal/sqldb"
 )
 
@@ -20,10 +23,13 @@ var engine fencesql.PostgreSQL
 // Place is a guarded database. It implements fence.Place and is safe for concurrent
 // use. Most programs use a [Fence].
 type Place struct {
-	pool  *pgxpool.Pool
-	name  string
-	level pgx.TxIsoLevel
-	seen  seen
+	pool     *pgxpool.Pool
+	db       *sql.DB // over the pool; it keeps no connection
+	name     string
+	level    pgx.TxIsoLevel
+	now      func() time.Time
+	seen     seen
+	triggers triggers
 }
 
 var _ fence.Place[*Tx] = (*Place)(nil)
@@ -39,7 +45,7 @@ func Init(ctx context.Context, pool *pgxpool.Pool) error {
 	if err := check(ctx, "fence init", pool); err != nil {
 		return err
 	}
-	return fencesql.Init(ctx, engine, db, engine.Schema())
+	return fencesql.Init(ctx, engine, db, engine.Schema(), protect.PostgreSQL{}.Schema())
 }
 
 // OpenPlace looks at the database and returns it as a place. name tells it apart from
@@ -56,11 +62,10 @@ func OpenPlace(ctx context.Context, pool *pgxpool.Pool, name string) (*Place, er
 		return nil, err
 	}
 	db := stdlib.OpenDBFromPool(pool)
-	defer db.Close() // the pool stays open
-	if err := fencesql.CheckSchema(ctx, op, engine, db); err != nil {
+	if err := fencesql.CheckSchema(ctx, op, engine, db, engine.Schema(), protect.PostgreSQL{}.Schema()); err != nil {
 		return nil, err
 	}
-	p := &Place{pool: pool, name: name}
+	p := &Place{pool: pool, db: db, name: name, now: time.Now}
 	if p.name == "" {
 		var err error
 		if p.name, err = fencesql.Identity(ctx, conn{pool}); err != nil {

@@ -36,12 +36,14 @@ func (p *Place) Note(ctx context.Context, key fence.Key, e fence.Evidence) error
 
 // attempt is one run. Its errors are fn's, unchanged, or explained.
 func (p *Place) attempt(ctx context.Context, key fence.Key, fn func(ctx context.Context, tx *Tx) error) error {
+	unfit := p.look(ctx)
 	c, err := p.pool.Acquire(ctx)
 	if err != nil {
 		return p.fail("begin", key, err)
 	}
 	defer c.Release() // which closes it if it is still in a transaction
 	tx := p.begin(c.Conn())
+	tx.unfit = unfit
 	open := true
 	defer func() {
 		if open { // an error, a panic or runtime.Goexit

@@ -26,6 +26,7 @@ type Tx struct {
 	place  *Place
 	conn   *pgx.Conn // of the place's own; nil in a caller's
 	sql    pgx.Tx    // nil: it has not begun
+	unfit  error     // what is wrong with a protected table
 	waits  *fencesql.Step
 	stored *fencesql.Seen
 }
@@ -80,7 +81,7 @@ func (t *Tx) Store(ctx context.Context, key fence.Key, old, next fence.Record, r
 	if err == nil {
 		var step fencesql.Step
 		step, err = fencesql.StepOf(t.tables, key, old, next, receipt)
-		t.waits, t.stored = &step, &step.After
+		t.waits, t.stored = &step, step.After
 	}
 	return t.place.fail("store", key, err)
 }

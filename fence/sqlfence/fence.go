@@ -157,6 +157,14 @@ func (f *Fence) Lookup(ctx context.Context, resource lastword.Resource, operatio
 	return fence.Lookup(ctx, f.gate, f.place, resource, operation)
 }
 
+// Resolve settles an operation whose outcome was left open, by registering the fence of
+// the tenure of h and looking after that (R22). Not found and no error is proof that the
+// operation had no effect and never will have: it may be done again under this fence. See
+// fence.Resolve.
+func (f *Fence) Resolve(ctx context.Context, resource lastword.Resource, h lastword.Holder, operation string) (r lastword.Receipt, found bool, err error) {
+	return fence.Resolve(ctx, f.gate, f.place, fence.Call{Resource: resource, Holder: h}, operation)
+}
+
 // Inspect is the record of a resource, its refusals and what is in quarantine. It
 // moves nothing.
 func (f *Fence) Inspect(ctx context.Context, resource lastword.Resource) (fence.Inspection, error) {

@@ -33,12 +33,13 @@ func pgDatabase(tb postgrestest.TB) string {
 
 func pgReset(ctx context.Context, db *sql.DB) error {
 	_, err := db.ExecContext(ctx, `BEGIN; ALTER TABLE lastword.fence DISABLE TRIGGER USER; ALTER TABLE lastword.act DISABLE TRIGGER USER;
+ALTER TABLE lastword.rollout DISABLE TRIGGER USER;
 DELETE FROM doc; DELETE FROM effect; DELETE FROM lastword.fence; DELETE FROM lastword.receipt; DELETE FROM lastword.tombstone;
 DELETE FROM lastword.refusal; DELETE FROM lastword.quarantine; DELETE FROM lastword.restored; DELETE FROM lastword.act;
-ALTER TABLE lastword.rollout DISABLE TRIGGER USER; DELETE FROM lastword.rollout; DELETE FROM lastword.pass; DELETE FROM lastword.bypass;
-ALTER TABLE lastword.rollout ENABLE ALWAYS TRIGGER one_way, ENABLE ALWAYS TRIGGER never_deleted, ENABLE ALWAYS TRIGGER never_truncated;
+DELETE FROM lastword.rollout; DELETE FROM lastword.pass; DELETE FROM lastword.bypass;
 ALTER TABLE lastword.fence ENABLE ALWAYS TRIGGER never_lowered, ENABLE ALWAYS TRIGGER never_deleted, ENABLE ALWAYS TRIGGER never_truncated;
 ALTER TABLE lastword.act ENABLE ALWAYS TRIGGER never_changed, ENABLE ALWAYS TRIGGER never_deleted, ENABLE ALWAYS TRIGGER never_truncated;
+ALTER TABLE lastword.rollout ENABLE ALWAYS TRIGGER one_way, ENABLE ALWAYS TRIGGER never_deleted, ENABLE ALWAYS TRIGGER never_truncated;
 COMMIT`)
 	return err
 }
@@ -171,6 +172,7 @@ func pgImage(ctx context.Context, db *sql.DB) (string, error) {
 		"to_jsonb(t) FROM lastword.receipt t ORDER BY domain, resource, operation", "to_jsonb(t) FROM lastword.tombstone t ORDER BY domain, resource, operation_digest",
 		"to_jsonb(t) FROM lastword.refusal t ORDER BY domain, resource, verdict", "to_jsonb(t) FROM lastword.quarantine t ORDER BY domain, resource, claimant, place",
 		"to_jsonb(t) FROM lastword.restored t ORDER BY domain", "to_jsonb(t) FROM lastword.rollout t ORDER BY domain, prefix", "to_jsonb(t) FROM lastword.act t ORDER BY number",
+		"to_jsonb(t) FROM lastword.rollout t ORDER BY domain, prefix",
 	} {
 		rows, err := db.QueryContext(ctx, "SELECT "+table)
 		if err != nil {

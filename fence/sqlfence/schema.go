@@ -29,7 +29,7 @@ func initialise(ctx context.Context, db *sql.DB, schema func(fencesql.Engine) sq
 	if err != nil {
 		return err
 	}
-	return fencesql.Init(ctx, engine, db, schema(engine))
+	return fencesql.Init(ctx, engine, db, schema(engine), engine.Closing().Schema())
 }
 
 // engineOf asks the database what it is. SQLite has no function version, and no log
@@ -43,7 +43,7 @@ func engineOf(ctx context.Context, op string, db *sql.DB) (fencesql.Engine, erro
 	var version string
 	err := conn.Row(ctx, "SELECT version()").Scan(&version)
 	switch {
-	case err == nil && fencesql.IsPostgreSQL(version), sqldb.SQLState(err) != "":
+	case err == nil && fencesql.IsPostgreSQL(version), sqldb.SQLState(err) != "", err != nil && (sqldb.PostgreSQL{}).Class(err) == sqldb.Unreachable:
 		engine = fencesql.PostgreSQL{}
 	case err == nil:
 		return nil, &lastword.Error{Code: lastword.CodeInvalid, Op: op,

@@ -44,7 +44,7 @@ func openSQLite(ctx context.Context, dsn string, cfg fence.Config, conns int) (*
 	if err != nil {
 		return nil, nil, errors.Join(err, db.Close())
 	}
-	g := &guarded{lookup: f.Lookup, advance: f.Advance, prune: f.Place().Prune}
+	g := &guarded{lookup: f.Lookup, advance: f.Advance, resolve: f.Resolve, prune: f.Place().Prune}
 	g.apply = func(ctx context.Context, h lastword.Holder, operation string, payload []byte, effect func(context.Context, exec) error) (lastword.Receipt, error) {
 		return f.Apply(ctx, h, operation, payload, func(ctx context.Context, tx *sql.Tx) error {
 			return effect(ctx, func(query string, args ...any) (int64, error) {

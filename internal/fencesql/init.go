@@ -8,9 +8,8 @@ import (
 	"github.com/lastword/lastword/internal/sqldb"
 )
 
-// Init creates the tables of a schema, and those that close the tables of others, or
-// brings older ones up to date.
-func Init(ctx context.Context, e Engine, db *sql.DB, s sqldb.Schema) error {
+// Init creates the tables of schemas, in their order, or brings older ones up to date.
+func Init(ctx context.Context, e Engine, db *sql.DB, schemas ...sqldb.Schema) error {
 	err := sqldb.Backoff{}.Retry(ctx, e, func(ctx context.Context) error {
 		conn, err := db.Conn(ctx)
 		if err != nil {
@@ -19,19 +18,21 @@ func Init(ctx context.Context, e Engine, db *sql.DB, s sqldb.Schema) error {
 		defer conn.Close() // goes back to the pool; what it did has been reported
 		// Migrate must not be interrupted in COMMIT.
 		ctx = context.WithoutCancel(ctx)
-		if err := sqldb.Migrate(ctx, e, conn, s); err != nil {
-			return err
+		for _, s := range schemas {
+			if err := sqldb.Migrate(ctx, e, conn, s); err != nil {
+				return err
+			}
 		}
-		return sqldb.Migrate(ctx, e, conn, e.Closing().Schema())
+		return nil
 	})
 	return Explain(e, "fence init", err)
 }
 
 // CheckSchema looks whether the tables are there, in a version that this code knows.
-func CheckSchema(ctx context.Context, op string, e Engine, db *sql.DB) error {
+func CheckSchema(ctx context.Context, op string, e Engine, db *sql.DB, schemas ...sqldb.Schema) error {
 	old := false
 	err := sqldb.Backoff{}.Retry(ctx, e, func(ctx context.Context) error {
-		for _, s := range []sqldb.Schema{e.Schema(), e.Closing().Schema()} {
+		for _, s := range schemas {
 			version, err := sqldb.Inspect(ctx, e, db, s)
 			if err != nil {
 				return err

@@ -27,6 +27,9 @@ const (
 	$23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40,
 	$41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54)`
 
+	postgresPass = `INSERT INTO lastword.pass AS p (domain, resource, xact) VALUES ($1, $2, pg_current_xact_id())
+ON CONFLICT (domain, resource) DO UPDATE SET xact = excluded.xact`
+
 	// postgresLook is one statement, so all of it is of one moment.
 	postgresLook = `SELECT '', current_setting('fsync'), current_setting('synchronous_commit'), f.fence IS NOT NULL,
 	coalesce(f.fence, 0), coalesce(f.lease_id, ''), coalesce(f.grant_digest, ''), coalesce(f.root, ''),
@@ -161,7 +164,7 @@ func storeArgs(xact string, pruned uint64, w change) ([]any, error) {
 type Step struct {
 	Query string
 	Args  []any
-	After Seen // once it was committed
+	After *Seen // once it was committed; nil if it is no step of the record
 }
 
 // Seen is a record, and what stands beside it, as they were committed at some moment.
@@ -186,7 +189,7 @@ func stepOf(xact string, pruned uint64, w change) (Step, error) {
 		return Step{}, err
 	}
 	args, err := storeArgs(xact, pruned, w)
-	return Step{Query: postgresStoreCall, Args: args, After: Seen{Record: w.next, pruned: pruned}}, err
+	return Step{Query: postgresStoreCall, Args: args, After: &Seen{Record: w.next, pruned: pruned}}, err
 }
 
 // LookAt is [Look] for a step from what it has seen.
@@ -227,16 +230,14 @@ func (PostgreSQL) pass(ctx context.Context, t *Tx, key fence.Key) error {
 	if t.exists && !t.theirs || t.theirs && !t.shadow {
 		return nil
 	}
-	_, err := t.conn.Exec(ctx, postgresPass, key.Domain, string(key.Resource))
+	step := PassStep(key)
+	_, err := t.conn.Exec(ctx, step.Query, step.Args...)
 	return err
 }
 
-const postgresPass = `INSERT INTO lastword.pass AS p (domain, resource, xact) VALUES ($1, $2, pg_current_xact_id())
-ON CONFLICT (domain, resource) DO UPDATE SET xact = excluded.xact`
-
-// PassStep opens a resource and stores nothing.
-func PassStep(from Seen, key fence.Key) Step {
-	return Step{Query: postgresPass, Args: []any{key.Domain, string(key.Resource)}, After: from}
+// PassStep opens a resource to its transaction without its record.
+func PassStep(key fence.Key) Step {
+	return Step{Query: postgresPass, Args: []any{key.Domain, string(key.Resource)}}
 }
 
 // forget removes the numbers of transactions: in a restored server they come again.

@@ -126,6 +126,7 @@ type guarded struct {
 	write   func(ctx context.Context, h lastword.Holder, resource lastword.Resource, operation, value string) (lastword.Receipt, error)
 	lookup  func(ctx context.Context, resource lastword.Resource, operation string) (lastword.Receipt, bool, error)
 	advance func(ctx context.Context, resource lastword.Resource, h lastword.Holder) (fence.Record, error)
+	resolve func(ctx context.Context, resource lastword.Resource, h lastword.Holder, operation string) (lastword.Receipt, bool, error)
 	prune   func(ctx context.Context, key fence.Key, r fence.Retention) (int, error)
 }
 
@@ -184,7 +185,7 @@ func openSQL(ctx context.Context, dsn string, cfg fence.Config, conns int) (*gua
 	if err != nil {
 		return nil, nil, errors.Join(err, db.Close())
 	}
-	g := &guarded{lookup: f.Lookup, advance: f.Advance, prune: f.Place().Prune}
+	g := &guarded{lookup: f.Lookup, advance: f.Advance, resolve: f.Resolve, prune: f.Place().Prune}
 	g.apply = func(ctx context.Context, h lastword.Holder, operation string, payload []byte, effect func(context.Context, exec) error) (lastword.Receipt, error) {
 		return f.Apply(ctx, h, operation, payload, func(ctx context.Context, tx *sql.Tx) error {
 			return effect(ctx, func(query string, args ...any) (int64, error) {
@@ -215,7 +216,7 @@ func openPgx(ctx context.Context, dsn string, cfg fence.Config, conns int) (*pgx
 		pool.Close()
 		return nil, nil, nil, err
 	}
-	return f, &guarded{lookup: f.Lookup, advance: f.Advance, prune: f.Place().Prune}, pool.Close, nil
+	return f, &guarded{lookup: f.Lookup, advance: f.Advance, resolve: f.Resolve, prune: f.Place().Prune}, pool.Close, nil
 }
 
 func openApply(ctx context.Context, dsn string, cfg fence.Config, conns int) (*guarded, func(), error) {
@@ -329,3 +330,5 @@ func initWith(ctx context.Context, driver, dsn string) error {
 	defer pool.Close()
 	return pgxfence.Init(ctx, pool)
 }
+
+var wall = time.Unix(1_800_000_000, 0).UTC()

@@ -3,6 +3,7 @@ package sqldb
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 )
 
@@ -24,9 +25,12 @@ func (PostgreSQL) Name() string { return "PostgreSQL" }
 // a lock, a statement has to see what was committed before the lock was had.
 func (PostgreSQL) Begin() string { return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE" }
 
-// Class sorts by SQLSTATE, https://www.postgresql.org/docs/current/errcodes-appendix.html.
+// Class sorts by SQLSTATE, and what the network says as [Unreachable]; https://www.postgresql.org/docs/current/errcodes-appendix.html.
 func (PostgreSQL) Class(err error) Class {
 	state := SQLState(err)
+	if network := net.Error(nil); len(state) != 5 && errors.As(err, &network) && !network.Timeout() {
+		return Unreachable
+	}
 	if len(state) != 5 {
 		return Other
 	}
