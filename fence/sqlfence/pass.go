@@ -388,3 +388,40 @@ func protected(t protect.Table) Protected {
 		Open:       t.Open, Since: t.Since, Faults: t.Faults,
 	}
 }
+
+// Refused is how often a verdict was counted in a domain, at how many resources.
+type Refused struct {
+	Domain           string
+	Verdict          lastword.Verdict
+	Times, Resources uint64
+}
+
+// Refusals adds up what was counted, for a decision about a roll-out (R18): a verdict in
+// SHADOW(…) passed, and will not any more.
+func (p *Place) Refusals(ctx context.Context) (all []Refused, err error) {
+	query := `SELECT domain, verdict, sum(times), count(*) FROM lastword_refusal GROUP BY 1, 2 ORDER BY 1, 2`
+	if !p.lite() {
+		query = `SELECT domain, verdict, sum(times)::bigint, count(DISTINCT resource) FROM (
+	SELECT domain, verdict, resource, times FROM lastword.refusal
+	UNION ALL SELECT domain, 'SHADOW(' || verdict || ')', resource, weight FROM lastword.bypass) AS r GROUP BY 1, 2 ORDER BY 1, 2`
+	}
+	err = p.reading(ctx, "status", fence.Key{}, func(ctx context.Context, c fencesql.Conn) error {
+		all = nil
+		rows, err := c.Query(ctx, query)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var r Refused
+			var times, resources int64
+			if err := rows.Scan(&r.Domain, &r.Verdict, &times, &resources); err != nil {
+				return err
+			}
+			r.Times, r.Resources = uint64(times), uint64(resources)
+			all = append(all, r)
+		}
+		return rows.Err()
+	})
+	return all, err
+}
