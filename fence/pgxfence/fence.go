@@ -62,7 +62,7 @@ func (p *Place) checkWritable(ctx context.Context) error {
 	if err := fencesql.CheckRights(ctx, "open fence", conn{p.pool}); err != nil {
 		return err
 	}
-	err := p.attempt(ctx, fence.Key{}, func(ctx context.Context, tx *Tx) error {
+	_, err := p.attempt(ctx, fence.Key{}, nil, func(ctx context.Context, tx *Tx) error {
 		if _, _, err := tx.Load(ctx, fence.Key{}, ""); err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (f *Fence) within(ctx context.Context, tx pgx.Tx, c fence.Call) (lastword.R
 	if tx == nil {
 		return lastword.Receipt{}, &lastword.Error{Code: lastword.CodeInvalid, Op: "within", Resource: c.Resource, Message: "the transaction is nil"}
 	}
-	joined := f.place.join(tx)
+	joined := f.place.Join(tx)
 	joined.unfit = f.place.look(ctx)
 	return fence.Within(ctx, f.gate, f.place, joined, c)
 }

@@ -136,7 +136,7 @@ func (f *Fence) within(ctx context.Context, tx *sql.Tx, c fence.Call) (lastword.
 	if tx == nil {
 		return lastword.Receipt{}, &lastword.Error{Code: lastword.CodeInvalid, Op: "within", Resource: c.Resource, Message: "the transaction is nil"}
 	}
-	return fence.Within(ctx, f.gate, f.place, f.place.join(tx), c)
+	return fence.Within(ctx, f.gate, f.place, f.place.Join(tx), c)
 }
 
 // Advance registers the fence of the tenure of h at resource without a write, so that
