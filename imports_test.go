@@ -68,7 +68,7 @@ var rooms = []room{
 	{path: "fence", ours: []string{"", "grant", "internal/core"}},
 	{path: "fence/memfence", ours: []string{"", "grant", "fence"}},
 	// Tables, statements and codec of the SQL adapters (decision 0013).
-	{path: "internal/fencesql", ours: []string{"", "fence", "internal/sqldb"}},
+	{path: "internal/fencesql", ours: []string{"", "fence", "internal/protect", "internal/sqldb"}},
 	// Triggers of protected tables, and the list of them.
 	{path: "internal/protect", ours: []string{"", "internal/sqldb"}},
 	{path: "fence/sqlfence", ours: []string{"", "grant", "fence", "internal/fencesql", "internal/protect", "internal/sqldb"}}, // the caller brings the driver

@@ -140,7 +140,7 @@ func (p *application) run(ctx context.Context, args []string) error {
 
 // trust says whom the gate believes: the authority, or a bundle in a file.
 func (p *application) trust(ctx context.Context) (cfg fence.Config, done func(), err error) {
-	cfg = fence.Config{Mode: fence.StatusMode(p.mode), Policy: fence.Policy(p.policy)}
+	cfg = fence.Config{Mode: fence.StatusMode(p.mode), Policy: fence.Policy(p.policy), Rollout: true}
 	var source grant.BundleSource
 	done = func() {}
 	if p.bundle != "" {

@@ -49,7 +49,7 @@ func TestScripts(t *testing.T) {
 			"grantonly": grantOnlyScript, "tamper": tamperScript, "waiters": waitersScript, "bundle": bundleScript,
 			"code": codeScript, "empty": emptyScript, "appears": appearsScript, "signal": signalScript, "ended": endedScript,
 			"says": saysScript, "loopback": loopbackScript, "signing": signingScript, "published": publishedScript,
-			"postgresql": postgresqlScript,
+			"postgresql": postgresqlScript, "refused": refusedScript,
 		},
 	})
 }
@@ -203,6 +203,19 @@ func sqlScript(ts *testscript.TestScript, _ bool, args []string) {
 		for _, text := range args[1:] {
 			if _, err := db.ExecContext(ctx, text); err != nil {
 				return err
+			}
+		}
+		return nil
+	})
+}
+
+// refusedScript executes statements of a program without the fence, which a protected
+// table refuses.
+func refusedScript(ts *testscript.TestScript, _ bool, args []string) {
+	withDatabase(ts, args[0], func(ctx context.Context, db *sql.DB) error {
+		for _, text := range args[1:] {
+			if _, err := db.ExecContext(ctx, text); err == nil || !strings.Contains(err.Error(), "FENCE_REQUIRED") {
+				return fmt.Errorf("%s: got %v, want FENCE_REQUIRED", text, err)
 			}
 		}
 		return nil

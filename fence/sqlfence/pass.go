@@ -26,14 +26,6 @@ WHERE v.schema_version = ?3 AND k.foreign_keys = 1 AND (?4 OR NOT EXISTS (SELECT
 	sqlClosePasses = `DELETE FROM main.lastword_pass`
 )
 
-// closing is what closes the tables of an engine.
-func closing(e fencesql.Engine) protect.Engine {
-	if _, ok := e.(fencesql.PostgreSQL); ok {
-		return protect.PostgreSQL{}
-	}
-	return protect.SQLite{}
-}
-
 // lite reports whether the database is SQLite, where a transaction has no number by
 // which a trigger could know it.
 func (p *Place) lite() bool {
@@ -212,7 +204,7 @@ func (p *Place) becameProtected(ctx context.Context, err error) bool {
 func (p *Place) lookForProtection(ctx context.Context) (some bool, err error) {
 	var tables []protect.Table
 	err = sqldb.Backoff{}.Retry(ctx, p.engine, func(ctx context.Context) (err error) {
-		tables, err = protect.Inspect(ctx, closing(p.engine), p.db)
+		tables, err = protect.Inspect(ctx, p.engine.Closing(), p.db)
 		return err
 	})
 	if err == nil && len(tables) > 0 && p.lite() {
@@ -224,7 +216,7 @@ func (p *Place) lookForProtection(ctx context.Context) (some bool, err error) {
 // checkProtected refuses a database one of whose protected tables is not closed.
 func (p *Place) checkProtected(ctx context.Context) error {
 	return p.fail("open fence", fence.Key{}, sqldb.Backoff{}.Retry(ctx, p.engine, func(ctx context.Context) error {
-		tables, err := protect.Inspect(ctx, closing(p.engine), p.db)
+		tables, err := protect.Inspect(ctx, p.engine.Closing(), p.db)
 		if err != nil {
 			return err
 		}
@@ -294,7 +286,7 @@ func (p *Place) Protect(ctx context.Context, s Protection, act fence.Act) (unrea
 		return 0, p.fail(op, fence.Key{}, err)
 	}
 	err = p.act(ctx, op, ActProtect, s.Domain, act, func(ctx context.Context, tx *Tx) (string, error) {
-		done, lost, err := protect.Protect(ctx, closing(p.engine), tx.sql, spec, act.At)
+		done, lost, err := protect.Protect(ctx, p.engine.Closing(), tx.sql, spec, act.At)
 		unreachable = lost
 		return "table " + done.Table + " as " + done.Template.String(), err
 	})
@@ -315,7 +307,7 @@ func (s Protection) spec() (protect.Spec, error) {
 func (p *Place) Unprotect(ctx context.Context, table string, act fence.Act) (opened Protected, gone bool, err error) {
 	const op = "unprotect"
 	err = p.act(ctx, op, ActUnprotect, "", act, func(ctx context.Context, tx *Tx) (string, error) {
-		t, left, err := protect.Open(ctx, closing(p.engine), tx.sql, table, act.At)
+		t, left, err := protect.Open(ctx, p.engine.Closing(), tx.sql, table, act.At)
 		opened, gone = protected(t), left
 		return "table " + t.Table, err
 	})
@@ -326,7 +318,7 @@ func (p *Place) Unprotect(ctx context.Context, table string, act fence.Act) (ope
 // slash, or of one resource (R18). One that has ended does not begin again.
 func (p *Place) Shadow(ctx context.Context, domain, prefix string, act fence.Act) error {
 	return p.act(ctx, "shadow", ActShadow, domain, act, func(ctx context.Context, tx *Tx) (string, error) {
-		return "prefix " + prefix, protect.Shadow(ctx, closing(p.engine), tx.sql, domain, prefix, act.At)
+		return "prefix " + prefix, protect.Shadow(ctx, p.engine.Closing(), tx.sql, domain, prefix, act.At)
 	})
 }
 
@@ -334,7 +326,7 @@ func (p *Place) Shadow(ctx context.Context, domain, prefix string, act fence.Act
 // slash, or of one resource, for good (R18). ended is how many roll-outs went on there.
 func (p *Place) Enforce(ctx context.Context, domain, prefix string, act fence.Act) (ended int, err error) {
 	err = p.act(ctx, "enforce", ActEnforce, domain, act, func(ctx context.Context, tx *Tx) (string, error) {
-		n, err := protect.Enforce(ctx, closing(p.engine), tx.sql, domain, prefix, act.At)
+		n, err := protect.Enforce(ctx, p.engine.Closing(), tx.sql, domain, prefix, act.At)
 		ended = n
 		return "prefix " + prefix, err
 	})
@@ -367,7 +359,7 @@ func (p *Place) act(ctx context.Context, op string, kind fence.ActKind, domain s
 // Protected lists the protected tables and what is wrong with each.
 func (p *Place) Protected(ctx context.Context) (all []Protected, err error) {
 	err = sqldb.Backoff{}.Retry(ctx, p.engine, func(ctx context.Context) error {
-		tables, err := protect.Inspect(ctx, closing(p.engine), p.db)
+		tables, err := protect.Inspect(ctx, p.engine.Closing(), p.db)
 		all = nil
 		for _, t := range tables {
 			all = append(all, protected(t))
@@ -384,7 +376,7 @@ type Rollout = protect.Rollout
 // Rollouts lists what was begun and what has ended.
 func (p *Place) Rollouts(ctx context.Context) (all []Rollout, err error) {
 	err = sqldb.Backoff{}.Retry(ctx, p.engine, func(ctx context.Context) (err error) {
-		all, err = protect.Rollouts(ctx, closing(p.engine), p.db)
+		all, err = protect.Rollouts(ctx, p.engine.Closing(), p.db)
 		return err
 	})
 	return all, p.fail("status", fence.Key{}, err)
@@ -395,4 +387,41 @@ func protected(t protect.Table) Protected {
 		Protection: Protection{Domain: t.Domain, Table: t.Table, Template: t.Template.String(), Columns: t.Columns, Shadow: t.Shadow},
 		Open:       t.Open, Since: t.Since, Faults: t.Faults,
 	}
+}
+
+// Refused is how often a verdict was counted in a domain, at how many resources.
+type Refused struct {
+	Domain           string
+	Verdict          lastword.Verdict
+	Times, Resources uint64
+}
+
+// Refusals adds up what was counted, for a decision about a roll-out (R18): a verdict in
+// SHADOW(…) passed, and will not any more.
+func (p *Place) Refusals(ctx context.Context) (all []Refused, err error) {
+	query := `SELECT domain, verdict, sum(times), count(*) FROM lastword_refusal GROUP BY 1, 2 ORDER BY 1, 2`
+	if !p.lite() {
+		query = `SELECT domain, verdict, sum(times)::bigint, count(DISTINCT resource) FROM (
+	SELECT domain, verdict, resource, times FROM lastword.refusal
+	UNION ALL SELECT domain, 'SHADOW(' || verdict || ')', resource, weight FROM lastword.bypass) AS r GROUP BY 1, 2 ORDER BY 1, 2`
+	}
+	err = p.reading(ctx, "status", fence.Key{}, func(ctx context.Context, c fencesql.Conn) error {
+		all = nil
+		rows, err := c.Query(ctx, query)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var r Refused
+			var times, resources int64
+			if err := rows.Scan(&r.Domain, &r.Verdict, &times, &resources); err != nil {
+				return err
+			}
+			r.Times, r.Resources = uint64(times), uint64(resources)
+			all = append(all, r)
+		}
+		return rows.Err()
+	})
+	return all, err
 }

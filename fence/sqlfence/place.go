@@ -43,7 +43,7 @@ func OpenPlace(ctx context.Context, db *sql.DB, name string) (*Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := fencesql.CheckSchema(ctx, op, engine, db, engine.Schema(), closing(engine).Schema()); err != nil {
+	if err := fencesql.CheckSchema(ctx, op, engine, db, engine.Schema(), engine.Closing().Schema()); err != nil {
 		return nil, err
 	}
 	p := &Place{db: db, name: name, engine: engine, now: time.Now} //nolint:forbidigo // the one place where the clock for people is taken

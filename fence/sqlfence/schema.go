@@ -29,7 +29,7 @@ func initialise(ctx context.Context, db *sql.DB, schema func(fencesql.Engine) sq
 	if err != nil {
 		return err
 	}
-	return fencesql.Init(ctx, engine, db, schema(engine), closing(engine).Schema())
+	return fencesql.Init(ctx, engine, db, schema(engine), engine.Closing().Schema())
 }
 
 // engineOf asks the database what it is. SQLite has no function version, and no log

@@ -5,6 +5,7 @@ import (
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
+	"github.com/lastword/lastword/internal/protect"
 	"github.com/lastword/lastword/internal/sqldb"
 )
 
@@ -15,6 +16,8 @@ type Engine interface {
 
 	// Schema is the tables.
 	Schema() sqldb.Schema
+	// Closing is what closes the tables of others to writers that bypass the fence.
+	Closing() protect.Engine
 	// Check refuses a database that is another engine's, or too old.
 	Check(ctx context.Context, c Conn) error
 	// Hot are the statements of every write, for a driver that prepares them.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
+	"github.com/lastword/lastword/internal/protect"
 	"github.com/lastword/lastword/internal/sqldb"
 )
 
@@ -51,6 +52,9 @@ LEFT JOIN lastword.tombstone AS t ON t.domain = $1 AND t.resource = $2 AND t.ope
 
 // Schema is the tables.
 func (PostgreSQL) Schema() sqldb.Schema { return postgresSchema }
+
+// Closing closes its tables.
+func (PostgreSQL) Closing() protect.Engine { return protect.PostgreSQL{} }
 
 // Check refuses a server that is too old, or whose text is not UTF-8.
 func (PostgreSQL) Check(ctx context.Context, c Conn) error {

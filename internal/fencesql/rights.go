@@ -26,6 +26,13 @@ var rights = []right{
 	{"table", "lastword.quarantine", "INSERT"},
 	{"table", "lastword.quarantine", "UPDATE"},
 	{"table", "lastword.act", "SELECT"},
+	{"table", "lastword.rollout", "SELECT"},
+	{"table", "lastword.bypass", "SELECT"},
+	{"table", "lastword.pass", "SELECT"},
+	{"table", "lastword.pass", "INSERT"},
+	{"table", "lastword.pass", "UPDATE"},
+	{"table", "lastword.protected", "SELECT"},
+	{"function", "lastword.shadows", "EXECUTE"},
 	{"function", "lastword.load", "EXECUTE"},
 	{"function", "lastword.store", "EXECUTE"},
 }

@@ -134,6 +134,7 @@ var postgresSchema = sqldb.Schema{
 	resource text COLLATE "C" NOT NULL, -- '': of no resource
 	relation text NOT NULL,
 	event text NOT NULL,
+	verdict text NOT NULL DEFAULT 'FENCE_REQUIRED',
 	login text NOT NULL DEFAULT session_user,
 	application text NOT NULL DEFAULT current_setting('application_name'),
 	weight bigint NOT NULL -- how many it stands for

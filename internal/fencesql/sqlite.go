@@ -9,6 +9,7 @@ import (
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
+	"github.com/lastword/lastword/internal/protect"
 	"github.com/lastword/lastword/internal/sqldb"
 )
 
@@ -85,6 +86,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 // Schema is the tables.
 func (SQLite) Schema() sqldb.Schema { return sqliteSchema }
+
+// Closing closes its tables.
+func (SQLite) Closing() protect.Engine { return protect.SQLite{} }
 
 // Check tells a database that is not SQLite, or too old, from one that fails.
 func (e SQLite) Check(ctx context.Context, c Conn) error {

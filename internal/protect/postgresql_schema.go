@@ -36,5 +36,6 @@ BEGIN
 END $$`,
 		// The right to make a pass or to end a roll-out is not the business writer's.
 		`REVOKE ALL ON FUNCTION lastword.bypassed(text, text, text, text, text) FROM PUBLIC`,
+		postgresIssued, postgresRank, postgresRefuse, postgresDecide, postgresApply, postgresAdvance, postgresRevoke,
 	}},
 }

@@ -19,7 +19,10 @@ const (
 
 var triggerKinds = []string{kindInsertOver, kindInserted, kindUpdateOver, kindUpdated, kindDelete}
 
-func triggerName(kind, table string) string { return "lastword_guard_" + kind + "_" + table }
+// TriggerPrefix begins the name of every trigger that protects a table of SQLite.
+const TriggerPrefix = "lastword_guard_"
+
+func triggerName(kind, table string) string { return TriggerPrefix + kind + "_" + table }
 
 // guarded is one row that a statement touches: the condition under which it is
 // protected, and its resource.
