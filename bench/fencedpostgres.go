@@ -123,10 +123,10 @@ func (p *postgresWrites) open(ctx context.Context, o Options) (err error) {
 		}
 	}
 	cfg := fence.Config{Domain: domain, Verifier: p.verifier, Status: p.authority}
-	if p.pgx, err = pgxfence.New(ctx, p.pool, pgxfence.Config{Config: cfg, Name: "pgx"}); err != nil {
+	if p.pgx, err = pgxfence.New(ctx, p.pool, pgxfence.Config{Config: cfg}); err != nil {
 		return err
 	}
-	plain, err := sqlfence.New(ctx, p.db, sqlfence.Config{Config: cfg, Name: "database/sql"})
+	plain, err := sqlfence.New(ctx, p.db, sqlfence.Config{Config: cfg})
 	if err != nil {
 		return err
 	}

@@ -248,6 +248,13 @@ func carryOut[T Tx](ctx context.Context, w *passage, tx T, out *outcome, effect 
 	if err := tx.Pass(ctx, w.key); err != nil {
 		return err
 	}
+	early, first := any(tx).(Early)
+	if first = first && early.StoresEarly() && !out.decision.Shadow; first {
+		out.receipt = w.receipt(out.decision, nil)
+		if err := tx.Store(ctx, w.key, out.record, out.decision.Record, &out.receipt); err != nil {
+			return err
+		}
+	}
 	result, err := effect(ctx, tx)
 	if err != nil {
 		return &effectError{op: w.op, resource: w.key.Resource, err: err}
@@ -255,6 +262,13 @@ func carryOut[T Tx](ctx context.Context, w *passage, tx T, out *outcome, effect 
 	if len(result) > lastword.MaxResultBytes {
 		return w.invalid(fmt.Sprintf("the effect's result has %d bytes, more than %d", len(result), lastword.MaxResultBytes),
 			"return a digest or a name of it")
+	}
+	if first {
+		if len(result) == 0 {
+			return nil
+		}
+		out.receipt.Result = bytes.Clone(result)
+		return early.StoreResult(ctx, w.key, out.receipt.Operation, result)
 	}
 	out.receipt = w.receipt(out.decision, result)
 	if out.decision.Shadow {

@@ -125,6 +125,16 @@ type Tx interface {
 	Restored(ctx context.Context, domain string) (uint64, error)
 }
 
+// Early is a [Tx] that has not locked the record it told, but only remembers it: its
+// Store decides whether that is still so, and takes the lock. It comes before the effect
+// then, so that no effect runs for a write that is overtaken.
+type Early interface {
+	// StoresEarly reports whether Store is to come before the effect.
+	StoresEarly() bool
+	// StoreResult puts what the effect has returned into the receipt that was stored.
+	StoreResult(ctx context.Context, key Key, operation string, result []byte) error
+}
+
 // Evidence is what a refusal leaves behind.
 type Evidence struct {
 	Verdict lastword.Verdict // Refusals counts it, whatever else is asked for

@@ -1,6 +1,7 @@
 package fencetest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/lastword/lastword"
@@ -78,6 +79,16 @@ func onlyWhatWasRead(w *world) {
 	}
 	for _, k := range others {
 		w.must(w.subject.Exchange(w.ctx, k, rec, next, nil)) // it is as it was
+	}
+	// A record of another domain that is larger, and was there before, is not this one.
+	const twice = "exchange/twice"
+	larger := rec
+	larger.Fence, larger.LeaseID = lastword.MaxToken, "larger"
+	w.must(w.subject.Exchange(w.ctx, fence.Key{Domain: domain + ".other", Resource: twice}, fence.Record{}, larger, nil))
+	w.must(w.subject.Exchange(w.ctx, fence.Key{Domain: domain, Resource: twice + "r"}, fence.Record{}, larger, nil))
+	t := w.tenure(twice)
+	for seq := range uint64(3) {
+		w.applied(w.apply(t, seq+1, fmt.Sprint("op-", seq), "v"))(seq + 1)
 	}
 	missing := fence.Key{Domain: domain, Resource: "exchange/none"}
 	if err := w.subject.Exchange(w.ctx, missing, rec, next, nil); err == nil {

@@ -62,8 +62,8 @@ func (l *looked) Receipt(ctx context.Context, key fence.Key, operation string) (
 }
 
 // Store keeps the step.
-func (l *looked) Store(_ context.Context, key fence.Key, _, next fence.Record, receipt *lastword.Receipt) error {
-	step, err := fencesql.StepFrom(l.from, key, next, receipt)
+func (l *looked) Store(_ context.Context, key fence.Key, old, next fence.Record, receipt *lastword.Receipt) error {
+	step, err := fencesql.StepFrom(l.from, key, old, next, receipt)
 	l.step = &step
 	return l.place.fail("store", key, err)
 }

@@ -3,14 +3,9 @@ package pgxfence
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
 )
-
-// Join is a transaction of the caller, as Within sees it.
-func (p *Place) Join(tx pgx.Tx) *Tx { return p.join(tx) }
 
 // SendAfter is Send for the kit, which wants to know when a write was decided.
 func SendAfter(ctx context.Context, g *fence.Gate, p *Place, c fence.Call, effect func(context.Context) ([]byte, error), s ...Statement) (lastword.Receipt, error) {

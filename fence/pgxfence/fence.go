@@ -40,6 +40,12 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Fence, error) {
 	if err != nil {
 		return nil, err
 	}
+	if pool == nil {
+		return nil, noPool("open fence")
+	}
+	if err := fencesql.CheckRights(ctx, "open fence", conn{pool}); err != nil {
+		return nil, err
+	}
 	place, err := OpenPlace(ctx, pool, cfg.Name)
 	if err != nil {
 		return nil, err
@@ -57,12 +63,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Fence, error) {
 // errLooked ends a transaction that only wanted to look.
 var errLooked = errors.New("looked")
 
-// checkWritable asks for the rights, locks a record that is nobody's and gives it back.
+// checkWritable locks a record that is nobody's and gives it back.
 func (p *Place) checkWritable(ctx context.Context) error {
-	if err := fencesql.CheckRights(ctx, "open fence", conn{p.pool}); err != nil {
-		return err
-	}
-	err := p.attempt(ctx, fence.Key{}, func(ctx context.Context, tx *Tx) error {
+	_, err := p.attempt(ctx, fence.Key{}, nil, func(ctx context.Context, tx *Tx) error {
 		if _, _, err := tx.Load(ctx, fence.Key{}, ""); err != nil {
 			return err
 		}
@@ -133,7 +136,7 @@ func (f *Fence) within(ctx context.Context, tx pgx.Tx, c fence.Call) (lastword.R
 	if tx == nil {
 		return lastword.Receipt{}, &lastword.Error{Code: lastword.CodeInvalid, Op: "within", Resource: c.Resource, Message: "the transaction is nil"}
 	}
-	joined := f.place.join(tx)
+	joined := f.place.Join(tx)
 	joined.unfit = f.place.look(ctx)
 	return fence.Within(ctx, f.gate, f.place, joined, c)
 }

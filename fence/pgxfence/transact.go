@@ -24,44 +24,67 @@ const rollbackGrace = time.Second
 
 // Transact runs fn in one transaction. Deadlocks and serialization failures, also those
 // of fn, repeat the whole of it until ctx ends.
+//
+// What is remembered of the record is tried first: if fn stores a step from there, the
+// transaction begins with that step, whose condition says whether it is still so. Whatever
+// else fn comes to is decided once more, on the record under its lock.
 func (p *Place) Transact(ctx context.Context, key fence.Key, fn func(ctx context.Context, tx *Tx) error) error {
-	return fencesql.Repeat(ctx, engine, key, func(ctx context.Context) error { return p.attempt(ctx, key, fn) })
+	return fencesql.Repeat(ctx, engine, key, func(ctx context.Context) error {
+		if guess, ok := p.seen.get(key); ok && !guess.Record.Shadow {
+			stored, err := p.attempt(ctx, key, &guess, fn)
+			if stored || fencesql.Open(err) {
+				return err
+			}
+			p.seen.drop(key)
+		}
+		_, err := p.attempt(ctx, key, nil, fn)
+		return err
+	})
 }
 
 // Note counts a refusal, keeps the refused operation and freezes the record, as the
 // evidence asks, in a transaction of its own (R16b).
 func (p *Place) Note(ctx context.Context, key fence.Key, e fence.Evidence) error {
-	return p.Transact(ctx, key, func(ctx context.Context, tx *Tx) error { return fencesql.Note(ctx, tx.tables, key, e) })
+	return p.locked(ctx, key, func(ctx context.Context, tx *Tx) error { return fencesql.Note(ctx, tx.tables, key, e) })
 }
 
-// attempt is one run. Its errors are fn's, unchanged, or explained.
-func (p *Place) attempt(ctx context.Context, key fence.Key, fn func(ctx context.Context, tx *Tx) error) error {
+// locked is Transact for what stores no step of the record.
+func (p *Place) locked(ctx context.Context, key fence.Key, fn func(ctx context.Context, tx *Tx) error) error {
+	return fencesql.Repeat(ctx, engine, key, func(ctx context.Context) error {
+		_, err := p.attempt(ctx, key, nil, fn)
+		return err
+	})
+}
+
+// attempt is one run. Its errors are fn's, unchanged, or explained. stored reports that
+// the record was stored, whatever became of the transaction after that.
+func (p *Place) attempt(ctx context.Context, key fence.Key, guess *fencesql.Seen, fn func(ctx context.Context, tx *Tx) error) (stored bool, err error) {
 	unfit := p.look(ctx)
 	c, err := p.pool.Acquire(ctx)
 	if err != nil {
-		return p.fail("begin", key, err)
+		return true, p.fail("begin", key, err)
 	}
 	defer c.Release() // which closes it if it is still in a transaction
 	tx := p.begin(c.Conn())
-	tx.unfit = unfit
+	tx.unfit, tx.guess = unfit, guess
 	open := true
 	defer func() {
 		if open { // an error, a panic or runtime.Goexit
 			rollback(ctx, tx.conn)
 		}
 	}()
-	if err := fn(ctx, tx); err != nil {
-		return err
+	if err := fn(ctx, tx); err != nil || guess != nil && tx.stored == nil {
+		return tx.stored != nil, err
 	}
 	if err := ctx.Err(); err != nil { // the last moment at which this is certain
-		return p.fail("commit", key, err)
+		return true, p.fail("commit", key, err)
 	}
 	if tx.sql == nil { // nothing was asked, nothing was begun
-		return nil
+		return true, nil
 	}
 	err = p.finish(ctx, key, tx.conn, tx.stored, tx.commit)
 	open = err != nil && !fencesql.Open(err)
-	return err
+	return true, err
 }
 
 // finish sends what ends with COMMIT, and says what became of it.

@@ -24,9 +24,10 @@ type tables = fencesql.Tx
 type Tx struct {
 	*tables
 	place  *Place
-	conn   *pgx.Conn // of the place's own; nil in a caller's
-	sql    pgx.Tx    // nil: it has not begun
-	unfit  error     // what is wrong with a protected table
+	conn   *pgx.Conn      // of the place's own; nil in a caller's
+	sql    pgx.Tx         // nil: it has not begun
+	unfit  error          // what is wrong with a protected table
+	guess  *fencesql.Seen // what is remembered of the record; nil: it is to be locked
 	waits  *fencesql.Step
 	stored *fencesql.Seen
 }
@@ -37,8 +38,8 @@ func (p *Place) begin(c *pgx.Conn) *Tx {
 	return tx
 }
 
-// join is a transaction of the caller.
-func (p *Place) join(sql pgx.Tx) *Tx {
+// Join is a transaction that the caller began, for fence.Within.
+func (p *Place) Join(sql pgx.Tx) *Tx {
 	return &Tx{tables: fencesql.NewTx(engine, conn{sql}, true, false), place: p, sql: sql}
 }
 
@@ -49,7 +50,11 @@ func (t *Tx) Pgx() pgx.Tx { return t.sql }
 // and reads what is known of operation, in one round trip.
 func (t *Tx) Load(ctx context.Context, key fence.Key, operation string) (fence.Record, fence.Known, error) {
 	if t.sql != nil {
+		t.guess = nil
 		return t.tables.Load(ctx, key, operation)
+	}
+	if t.guess != nil {
+		return t.guess.Record, fence.Known{}, nil
 	}
 	b := &pgx.Batch{}
 	b.BeginTx(t.options())
@@ -77,6 +82,9 @@ func (t *Tx) Store(ctx context.Context, key fence.Key, old, next fence.Record, r
 	if t.conn == nil {
 		return t.tables.Store(ctx, key, old, next, receipt)
 	}
+	if t.guess != nil && t.sql == nil {
+		return t.place.fail("store", key, t.storeFirst(ctx, key, old, next, receipt))
+	}
 	err := t.flush(ctx) // of a second one in one transaction
 	if err == nil {
 		var step fencesql.Step
@@ -84,6 +92,46 @@ func (t *Tx) Store(ctx context.Context, key fence.Key, old, next fence.Record, r
 		t.waits, t.stored = &step, step.After
 	}
 	return t.place.fail("store", key, err)
+}
+
+// storeFirst begins the transaction with the conditional write of the record: it locks
+// it, and opens the resource to the transaction, if it is still what is remembered.
+func (t *Tx) storeFirst(ctx context.Context, key fence.Key, old, next fence.Record, receipt *lastword.Receipt) error {
+	step, err := fencesql.StepFrom(*t.guess, key, old, next, receipt)
+	if err != nil {
+		return err
+	}
+	b := &pgx.Batch{}
+	b.BeginTx(t.options())
+	b.Queue(step.Query, step.Args...)
+	results := t.conn.SendBatch(ctx, b)
+	t.sql = results.Tx()
+	if _, err = results.Exec(); err == nil {
+		_, err = results.Exec()
+	}
+	if closed := results.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		t.stored = step.After
+	}
+	return fencesql.StoreError(err)
+}
+
+// StoresEarly is [fence.Early]'s.
+func (t *Tx) StoresEarly() bool { return t.conn != nil && t.guess != nil && t.sql == nil }
+
+// StoreResult is [fence.Early]'s.
+func (t *Tx) StoreResult(ctx context.Context, key fence.Key, operation string, result []byte) error {
+	return fencesql.StoreResult(ctx, t.tables, key, operation, result)
+}
+
+// Receipt reads the receipt of an operation.
+func (t *Tx) Receipt(ctx context.Context, key fence.Key, operation string) (lastword.Receipt, error) {
+	if t.guess != nil && t.sql == nil {
+		return lastword.Receipt{}, errGuess
+	}
+	return t.tables.Receipt(ctx, key, operation)
 }
 
 // flush begins the transaction if it has not begun, and sends what waits for COMMIT,

@@ -8,9 +8,6 @@ import (
 	"github.com/lastword/lastword/internal/sqldb"
 )
 
-// Join is a transaction of the caller, as Within sees it.
-func (p *Place) Join(tx *sql.Tx) *Tx { return p.join(tx) }
-
 // Steps is how many migrations there are.
 func Steps() int { return len(fencesql.SQLite{}.Schema().Steps) }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
+	"github.com/lastword/lastword/internal/fencesql"
 	"github.com/lastword/lastword/internal/sqldb"
 )
 
@@ -38,6 +39,9 @@ func New(ctx context.Context, db *sql.DB, cfg Config) (*Fence, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkRights(ctx, db); err != nil {
+		return nil, err
+	}
 	place, err := OpenPlace(ctx, db, cfg.Name)
 	if err != nil {
 		return nil, err
@@ -51,6 +55,16 @@ func New(ctx context.Context, db *sql.DB, cfg Config) (*Fence, error) {
 		return nil, errors.Join(err, place.Close())
 	}
 	return &Fence{place: place, gate: gate}, nil
+}
+
+// checkRights names the right that a role of PostgreSQL lacks.
+func checkRights(ctx context.Context, db *sql.DB) error {
+	const op = "open fence"
+	engine, err := engineOf(ctx, op, db)
+	if _, ok := engine.(fencesql.PostgreSQL); err != nil || !ok {
+		return err
+	}
+	return fencesql.CheckRights(ctx, op, fencesql.Plain{Querier: db})
 }
 
 // errLooked ends a transaction that only wanted to look.
@@ -136,7 +150,7 @@ func (f *Fence) within(ctx context.Context, tx *sql.Tx, c fence.Call) (lastword.
 	if tx == nil {
 		return lastword.Receipt{}, &lastword.Error{Code: lastword.CodeInvalid, Op: "within", Resource: c.Resource, Message: "the transaction is nil"}
 	}
-	return fence.Within(ctx, f.gate, f.place, f.place.join(tx), c)
+	return fence.Within(ctx, f.gate, f.place, f.place.Join(tx), c)
 }
 
 // Advance registers the fence of the tenure of h at resource without a write, so that

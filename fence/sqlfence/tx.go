@@ -33,8 +33,8 @@ type Tx struct {
 // SQL is the transaction for business statements. Leave COMMIT and ROLLBACK alone.
 func (t *Tx) SQL() *sql.Tx { return t.sql }
 
-// join is a transaction of the caller.
-func (p *Place) join(tx *sql.Tx) *Tx { return p.tx(tx, true) }
+// Join is a transaction that the caller began on the same pool, for fence.Within.
+func (p *Place) Join(tx *sql.Tx) *Tx { return p.tx(tx, true) }
 
 func (p *Place) tx(tx *sql.Tx, theirs bool) *Tx {
 	return &Tx{tables: fencesql.NewTx(p.engine, p.conn(tx), theirs, p.memory), place: p, sql: tx, theirs: theirs}

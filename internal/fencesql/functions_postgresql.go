@@ -65,7 +65,11 @@ BEGIN
 	min_policy_generation := coalesce(f.min_policy_generation, 0); imported := coalesce(f.imported, FALSE);
 	heard_epoch := coalesce(f.heard_epoch, 0); heard_revision := coalesce(f.heard_revision, 0);
 	restored := coalesce(f.restored, mark, 0); pruned := coalesce(f.pruned, 0);
-	shadow := lastword.shadows(in_domain, in_resource);
+	-- A function in SQL is planned at every call: it is asked only in a roll-out.
+	shadow := EXISTS (SELECT 1 FROM lastword.rollout o WHERE o.domain = in_domain AND o.shadow = 1);
+	IF shadow THEN
+		shadow := lastword.shadows(in_domain, in_resource);
+	END IF;
 END $$`
 
 // postgresStore is the one conditional write of a record, and of a receipt beside it.
@@ -108,7 +112,8 @@ BEGIN
 			AND f.status_mode = was_status_mode AND f.frozen = was_frozen AND f.step = was_step
 			AND f.bundle_sequence = was_bundle_sequence AND f.min_epoch = was_min_epoch
 			AND f.min_policy_generation = was_min_policy_generation AND f.imported = was_imported
-			AND f.heard_epoch = was_heard_epoch AND f.heard_revision = was_heard_revision AND f.restored = was_restored;
+			AND f.heard_epoch = was_heard_epoch AND f.heard_revision = was_heard_revision AND f.restored = was_restored
+			AND (in_xact <> '' OR f.pruned = in_pruned);
 	ELSE
 		INSERT INTO lastword.fence (domain, resource, fence, lease_id, grant_digest, root, last_seq, last_operation, last_payload,
 			policy, status_mode, frozen, step, bundle_sequence, min_epoch, min_policy_generation,
@@ -125,9 +130,7 @@ BEGIN
 	IF in_xact = '' AND (
 		EXISTS (SELECT 1 FROM lastword.tombstone t
 			WHERE t.domain = in_domain AND t.resource = in_resource AND t.operation_digest = in_digest)
-		OR EXISTS (SELECT 1 FROM lastword.restored r WHERE r.domain = in_domain AND r.mark > now_restored)
-		OR EXISTS (SELECT 1 FROM lastword.fence f
-			WHERE f.domain = in_domain AND f.resource = in_resource AND f.pruned <> in_pruned)) THEN
+		OR EXISTS (SELECT 1 FROM lastword.restored r WHERE r.domain = in_domain AND r.mark > now_restored)) THEN
 		RAISE EXCEPTION 'lastword: what stands beside the record of % is not what was read', in_resource USING ERRCODE = 'LW001';
 	END IF;
 	IF NOT in_receipt THEN

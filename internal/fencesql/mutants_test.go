@@ -203,6 +203,18 @@ func plainSubject(tb fencetest.TB, db, other *sql.DB, lite bool) fencetest.Subje
 			}
 			return value, effects, rows.Err()
 		},
+		Begin: func(ctx context.Context) (*sqlfence.Tx, func(bool) error, error) {
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return nil, nil, err
+			}
+			return place.Join(tx), func(commit bool) error {
+				if commit {
+					return tx.Commit()
+				}
+				return tx.Rollback()
+			}, nil
+		},
 		Prune: func(ctx context.Context, key fence.Key, operation string) error {
 			_, err1 := db.ExecContext(ctx, say(`INSERT INTO lastword.tombstone VALUES ($1, $2, $3, '')`), key.Domain, string(key.Resource), lastword.DigestOf([]byte(operation)).String())
 			_, err2 := db.ExecContext(ctx, say(`DELETE FROM lastword.receipt WHERE domain = $1 AND resource = $2 AND operation = $3`), key.Domain, string(key.Resource), operation)

@@ -178,10 +178,10 @@ func StepOf(t *Tx, key fence.Key, old, next fence.Record, receipt *lastword.Rece
 	return stepOf(t.xact, t.pruned, change{key: key, old: old, next: next, receipt: receipt})
 }
 
-// StepFrom is a step from what was seen, in whatever transaction: the write itself
+// StepFrom is a step from old, which was seen in whatever transaction: the write itself
 // decides whether it is still so.
-func StepFrom(from Seen, key fence.Key, next fence.Record, receipt *lastword.Receipt) (Step, error) {
-	return stepOf("", from.pruned, change{key: key, old: from.Record, next: next, receipt: receipt})
+func StepFrom(from Seen, key fence.Key, old, next fence.Record, receipt *lastword.Receipt) (Step, error) {
+	return stepOf("", from.pruned, change{key: key, old: old, next: next, receipt: receipt})
 }
 
 func stepOf(xact string, pruned uint64, w change) (Step, error) {
@@ -190,6 +190,12 @@ func stepOf(xact string, pruned uint64, w change) (Step, error) {
 	}
 	args, err := storeArgs(xact, pruned, w)
 	return Step{Query: postgresStoreCall, Args: args, After: &Seen{Record: w.next, pruned: pruned}}, err
+}
+
+// StoreResult puts what an effect has returned into a receipt of this transaction.
+func StoreResult(ctx context.Context, t *Tx, key fence.Key, operation string, result []byte) error {
+	err := one(t.conn.Exec(ctx, t.engine.text().Result, key.Domain, string(key.Resource), operation, result))
+	return t.fail("store", key, t.inTheWay(err))
 }
 
 // LookAt is [Look] for a step from what it has seen.

@@ -50,7 +50,6 @@ type fullConn interface {
 	driver.ExecerContext
 	driver.QueryerContext
 	driver.SessionResetter
-	driver.Validator
 }
 
 type rewritingConn struct {
@@ -65,7 +64,11 @@ func (c *rewritingConn) CheckNamedValue(v *driver.NamedValue) error {
 	return driver.ErrSkip
 }
 
-func (c *rewritingConn) IsValid() bool { return c.fullConn.IsValid() }
+// IsValid is that of the driver, where it has one.
+func (c *rewritingConn) IsValid() bool {
+	v, ok := c.fullConn.(driver.Validator)
+	return !ok || v.IsValid()
+}
 
 func (c *rewritingConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	return c.fullConn.PrepareContext(ctx, c.r.text(query))

@@ -11,7 +11,7 @@ import (
 type texts struct {
 	Receipt, CountRefusal, QuarantineFirst, QuarantineLast, Act, Acts,
 	MarkRestored, Restored, Records, Refusals, Quarantine,
-	Oldest, DeleteReceipt, Tombstone, Watermark, Dismiss, DismissOne, Domains, Windows, EndRollouts string
+	Oldest, DeleteReceipt, Tombstone, Watermark, Dismiss, DismissOne, Domains, Windows, EndRollouts, Result string
 }
 
 var sqliteTexts = texts{
@@ -79,6 +79,8 @@ ON CONFLICT DO NOTHING`,
 	Domains: `SELECT domain FROM main.lastword_fence WHERE resource = ?1
 UNION SELECT domain FROM main.lastword_receipt WHERE resource = ?1
 UNION SELECT domain FROM main.lastword_refusal WHERE resource = ?1 ORDER BY 1`,
+
+	Result: `UPDATE main.lastword_receipt SET result = ?4 WHERE domain = ?1 AND resource = ?2 AND operation = ?3`,
 
 	Windows: `SELECT domain FROM main.lastword_restored WHERE mark > 0
 UNION SELECT domain FROM main.lastword_fence WHERE restored > 0 ORDER BY 1`,
