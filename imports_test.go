@@ -44,6 +44,7 @@ var rooms = []room{
 
 	// Servers of others, for tests and benchmarks.
 	{path: "internal/realservers"},
+	{path: "internal/postgrestest", ours: []string{"internal/realservers"}, third: []string{"github.com/jackc/pgx/v5"}},
 
 	{path: "internal/grantfile", ours: []string{"", "grant"}},
 	// What operators do, in a file.
@@ -66,8 +67,12 @@ var rooms = []room{
 	// Resource side.
 	{path: "fence", ours: []string{"", "grant", "internal/core"}},
 	{path: "fence/memfence", ours: []string{"", "grant", "fence"}},
-	{path: "fence/sqlfence", ours: []string{"", "grant", "fence", "internal/sqldb"}}, // the caller brings the driver
-	{path: "fence/pgxfence", ours: []string{"", "grant", "fence", "internal/sqldb"}, third: []string{"github.com/jackc/pgx/v5"}},
+	// Tables, statements and codec of the SQL adapters (decision 0013).
+	{path: "internal/fencesql", ours: []string{"", "fence", "internal/protect", "internal/sqldb"}},
+	// Triggers of protected tables, and the list of them.
+	{path: "internal/protect", ours: []string{"", "internal/sqldb"}},
+	{path: "fence/sqlfence", ours: []string{"", "grant", "fence", "internal/fencesql", "internal/protect", "internal/sqldb"}}, // the caller brings the driver
+	{path: "fence/pgxfence", ours: []string{"", "grant", "fence", "internal/fencesql", "internal/protect", "internal/sqldb"}, third: []string{"github.com/jackc/pgx/v5"}},
 	{path: "fence/blobfence", ours: []string{"", "grant", "fence"}},
 	{path: "fence/redisfence", ours: []string{"", "grant", "fence"}, third: []string{"github.com/redis/go-redis/v9"}},
 	{path: "fence/etcdfence", ours: []string{"", "grant", "fence"}, third: []string{"go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/api/v3"}},

@@ -1,7 +1,9 @@
 package lastword
 
+import "strings"
+
 // Verdict is what a resource answers to a mutation. The set is closed (protocol
-// §4). Only [Applied] changed the business data.
+// §4). Only [Applied], and what [Verdict.Shadow] says, changed the business data.
 type Verdict string
 
 // The verdicts.
@@ -41,10 +43,10 @@ const (
 	MutationUnknown Verdict = "MUTATION_UNKNOWN"
 )
 
-// Code is the error code of a verdict; "" for [Applied] and [Replayed], which are
-// no errors.
+// Code is the error code of a verdict; "" for [Applied], [Replayed] and what
+// [Verdict.Shadow] says, which are no errors.
 func (v Verdict) Code() Code {
-	if v == Applied || v == Replayed {
+	if _, shadow := v.Shadowed(); shadow || v == Applied || v == Replayed {
 		return ""
 	}
 	return Code(v)
@@ -63,3 +65,19 @@ func (v Verdict) Final() bool {
 	}
 	return false
 }
+
+// Shadow is the answer to a write that passed although v would have refused it, since
+// its record is still being rolled out (R18): "SHADOW(STALE_OWNER)". It has an effect
+// and no receipt.
+func (v Verdict) Shadow() Verdict { return shadowPrefix + v + ")" }
+
+// Shadowed is what would have refused a write that passed in shadow.
+func (v Verdict) Shadowed() (Verdict, bool) {
+	inner, ok := strings.CutPrefix(string(v), shadowPrefix)
+	if !ok || !strings.HasSuffix(inner, ")") {
+		return "", false
+	}
+	return Verdict(strings.TrimSuffix(inner, ")")), true
+}
+
+const shadowPrefix = "SHADOW("

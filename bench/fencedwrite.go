@@ -64,6 +64,9 @@ func w5(ctx context.Context, o Options) (_ Report, err error) {
 		r.ratio(in, p50.Name, fencedWrites, bareWrites, goal{atMost: 1.15})
 		r.ratio(in, p99.Name, fencedWrites, bareWrites, goal{atMost: 1.25})
 	}
+	if err := r.postgres(ctx, o, w, many); err != nil {
+		return r.Report, err
+	}
 	r.note("a statement is a call to the engine, BEGIN and COMMIT included; SQLite has no round trips")
 	return r.Report, nil
 }
@@ -81,6 +84,7 @@ type writeBench struct {
 	plain, guard *sql.DB
 	fence        *sqlfence.Fence
 	authority    *embedded
+	verifier     *grant.Verifier
 	holder       *client.Client
 	leases       []*client.Lease
 	run          int
@@ -124,11 +128,11 @@ func openWrites(ctx context.Context, o Options) (w *writeBench, err error) {
 		}
 		w.leases = append(w.leases, lease)
 	}
-	verifier, err := grant.NewVerifier(domain, grant.FetchBundle(w.authority.Bundle), grant.VerifierConfig{})
+	w.verifier, err = grant.NewVerifier(domain, grant.FetchBundle(w.authority.Bundle), grant.VerifierConfig{})
 	if err != nil {
 		return w, err
 	}
-	w.fence, err = sqlfence.New(ctx, w.guard, sqlfence.Config{Config: fence.Config{Domain: domain, Verifier: verifier, Status: w.authority}})
+	w.fence, err = sqlfence.New(ctx, w.guard, sqlfence.Config{Config: fence.Config{Domain: domain, Verifier: w.verifier, Status: w.authority}})
 	return w, err
 }
 

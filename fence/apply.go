@@ -53,6 +53,10 @@ type outcome struct {
 // changes nothing (P1, P3); what it leaves as evidence is written after the
 // roll-back (R16b), and if that fails the error of it is joined to the refusal.
 //
+// At a record in shadow (R18) such a write passes all the same: effect runs and is
+// committed, and the receipt that is returned has the Verdict SHADOW(…), is not stored
+// and consumes no number. The verdict is counted.
+//
 // An error that matches [lastword.ErrUnknownOutcome] says that the commit may have
 // happened (P5). Applying the same call again, unchanged, settles it (R22); until
 // then a holder's number is kept for that operation. An error of the effect is
@@ -62,22 +66,24 @@ func Apply[T Tx](ctx context.Context, g *Gate, p Place[T], c Call, effect func(c
 	seen := g.begin(OpApply, p)
 	defer seen.end(ctx, &receipt.Verdict, &err)
 	w, err := g.enter(opApply, c)
-	if err != nil {
-		return lastword.Receipt{}, err
-	}
 	seen.w = w
 	if effect == nil {
 		return lastword.Receipt{}, w.invalid("no effect", "use Advance to register a fence without a write")
 	}
-	if err := w.start(ctx, p.Name()); err != nil {
-		return lastword.Receipt{}, err
+	if err == nil {
+		err = w.start(ctx, p.Name())
+	}
+	if err != nil {
+		return tolerated(ctx, w, p, effect, err)
 	}
 	defer w.number.giveBack()
 	flushBefore(ctx, g, p.Name())
 	out, err := applyRounds(ctx, w, p, effect)
 	switch {
 	case err != nil:
-		return lastword.Receipt{}, err
+		return tolerated(ctx, w, p, effect, err)
+	case out.decision.Shadow:
+		return w.passed(ctx, out, noting(w, p)), nil
 	case out.decision.Verdict == lastword.Applied, out.decision.Verdict == lastword.Replayed:
 		w.number.settle(out.decision.Seq, out.own, out.decision.Verdict)
 		if out.decision.Verdict == lastword.Applied {
@@ -141,7 +147,7 @@ func applyRounds[T Tx](ctx context.Context, w *passage, p Place[T], effect func(
 			if err := carryOut(ctx, w, tx, out, effect); err != nil {
 				return err
 			}
-			w.committing(true)
+			w.committing(!out.decision.Shadow)
 			return nil
 		})
 	})
@@ -157,7 +163,7 @@ func transact[T Tx](ctx context.Context, w *passage, p Place[T], r rule, store f
 		out, ran = judge(ctx, w, tx, r)
 		switch {
 		case ran != nil:
-		case out.decision.Write:
+		case out.decision.Write, out.decision.Shadow:
 			ran = store(ctx, tx, &out)
 		default:
 			ran = errLeave
@@ -232,11 +238,22 @@ func judge[T Tx](ctx context.Context, w *passage, tx T, r rule) (outcome, error)
 	return out, nil
 }
 
-// carryOut runs the effect and stores record and receipt beside it.
+// carryOut runs the effect and stores record and receipt beside it; in shadow it
+// stores nothing.
 func carryOut[T Tx](ctx context.Context, w *passage, tx T, out *outcome, effect func(context.Context, T) ([]byte, error)) error {
 	// The lock may have been waited for; the tenure may be over since (R26).
 	if err := w.admitted(); err != nil {
 		return err
+	}
+	if err := tx.Pass(ctx, w.key); err != nil {
+		return err
+	}
+	early, first := any(tx).(Early)
+	if first = first && early.StoresEarly() && !out.decision.Shadow; first {
+		out.receipt = w.receipt(out.decision, nil)
+		if err := tx.Store(ctx, w.key, out.record, out.decision.Record, &out.receipt); err != nil {
+			return err
+		}
 	}
 	result, err := effect(ctx, tx)
 	if err != nil {
@@ -246,7 +263,18 @@ func carryOut[T Tx](ctx context.Context, w *passage, tx T, out *outcome, effect 
 		return w.invalid(fmt.Sprintf("the effect's result has %d bytes, more than %d", len(result), lastword.MaxResultBytes),
 			"return a digest or a name of it")
 	}
+	if first {
+		if len(result) == 0 {
+			return nil
+		}
+		out.receipt.Result = bytes.Clone(result)
+		return early.StoreResult(ctx, w.key, out.receipt.Operation, result)
+	}
 	out.receipt = w.receipt(out.decision, result)
+	if out.decision.Shadow {
+		out.receipt.Verdict = out.decision.Verdict.Shadow()
+		return nil
+	}
 	return tx.Store(ctx, w.key, out.record, out.decision.Record, &out.receipt)
 }
 

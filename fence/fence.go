@@ -72,6 +72,10 @@ type Config struct {
 	Scope string
 	// Caller is the authenticated caller; "" if there is none to compare.
 	Caller string
+	// Rollout says that records here may still be in shadow (R18): a call that is refused
+	// before its record is read (no grant, UNVERIFIED, STATUS_UNAVAILABLE) then looks at
+	// the record, and passes if that is in shadow. It lets nothing pass by itself.
+	Rollout bool
 	// MinPolicyGeneration is the lowest policy generation admitted.
 	MinPolicyGeneration uint64
 

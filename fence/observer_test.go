@@ -83,7 +83,7 @@ func TestAnObserverIsToldOfEveryVerdict(t *testing.T) {
 	forged.Mutation.Grant = ""
 	_, err = fence.Apply(t.Context(), w.gate, w.place, forged, set("x"))
 	wantCode(t, err, lastword.CodeFenceRequired)
-	want(fence.Answer{Op: fence.OpApply, Verdict: lastword.FenceRequired})
+	want(fence.Answer{Op: fence.OpApply, Resource: doc, Verdict: lastword.FenceRequired})
 	_, err = fence.Apply(t.Context(), w.gate, w.place, callOf(next, ""), set("x"))
 	wantCode(t, err, lastword.CodeInvalid)
 	want(fence.Answer{Op: fence.OpApply, Resource: doc, Code: lastword.CodeInvalid})

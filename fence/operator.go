@@ -31,10 +31,16 @@ const (
 	ActRelease  ActKind = "release"
 	ActRestored ActKind = "restored"
 	ActReopened ActKind = "reopened"
+	// ActDismissed: what was in quarantine was looked at and removed.
+	ActDismissed ActKind = "dismissed"
+	ActEnforce   ActKind = "enforce"
 )
 
 // MaxActs is how many acts an [Inspection] shows.
 const MaxActs = 100
+
+// Check refuses an act without a name, a reason or a time; op and r are for the error.
+func (a Act) Check(op string, r lastword.Resource) error { return a.check(op, r) }
 
 func (a Act) check(op string, r lastword.Resource) error {
 	err := lastword.CheckID("operator", a.Operator)

@@ -30,7 +30,8 @@ type passage struct {
 	number  *number // nil if the call brings no holder
 }
 
-// enter checks the shape of a call; nothing is believed yet.
+// enter checks the shape of a call; nothing is believed yet. The passage is there also
+// beside an error.
 func (g *Gate) enter(op string, c Call) (*passage, error) {
 	w := &passage{g: g, op: op, call: c, grant: c.Mutation.Grant, proof: c.Mutation.StatusProof}
 	if g.cfg.Imported || c.Imported != nil {
@@ -38,9 +39,9 @@ func (g *Gate) enter(op string, c Call) (*passage, error) {
 	}
 	switch {
 	case c.Holder != nil && c.Mutation.Grant != "":
-		return nil, w.invalid("both a holder and a grant are given", "give one of them")
+		return w, w.invalid("both a holder and a grant are given", "give one of them")
 	case c.Holder != nil && c.Mutation.Seq != 0:
-		return nil, w.invalid("a holder numbers its writes itself", "leave Mutation.Seq out")
+		return w, w.invalid("a holder numbers its writes itself", "leave Mutation.Seq out")
 	case c.Holder != nil:
 		w.grant = c.Holder.Grant()
 		if p, ok := c.Holder.(Prover); ok && w.proof == "" {
@@ -48,18 +49,21 @@ func (g *Gate) enter(op string, c Call) (*passage, error) {
 		}
 	}
 	if w.grant == "" {
-		return nil, w.refusal(lastword.FenceRequired, "", 0, nil)
+		if _, err := lastword.ParseResource(string(c.Resource)); err == nil {
+			w.key = Key{Domain: g.cfg.Domain, Resource: c.Resource}
+		}
+		return w, w.refusal(lastword.FenceRequired, "", 0, nil)
 	}
 	if c.Resource != "" {
 		if _, err := lastword.ParseResource(string(c.Resource)); err != nil {
-			return nil, w.invalid(err.Error(), "")
+			return w, w.invalid(err.Error(), "")
 		}
 	}
 	w.key = Key{Domain: g.cfg.Domain, Resource: c.Resource}
 	if c.Resource == "" {
 		named, err := g.named(w.grant)
 		if err != nil {
-			return nil, w.unverified(err)
+			return w, w.unverified(err)
 		}
 		w.key.Resource = named // verify compares it with what was signed
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 // Record is what a guarded place keeps for one (domain, resource). An engine may
-// spread it over columns; it must give back exactly what it was given, but for Lost and
-// Unraised, which are looked up and never stored. While its data lives it is never deleted (R19), and its fence is never lowered (P1).
+// spread it over columns; it must give back exactly what it was given, but for Lost,
+// Unraised and Shadow, which are looked up and never stored. While its data lives it is never deleted (R19), and its fence is never lowered (P1).
 type Record = core.FenceRecord
 
 // Known is what a place remembers of one operation id.
@@ -93,8 +93,15 @@ type Tx interface {
 	// what the transaction has stored before. Of a record that does not exist it says
 	// with Lost whether receipts or tombstones of its resource are there (R19), and
 	// its Restored is what [Tx.MarkRestored] has set for the domain. Of a record that
-	// exists it says with Unraised whether that is above the record's own (R20).
+	// exists it says with Unraised whether that is above the record's own (R20). Of one that
+	// does not exist, Shadow says what a new one begins with (R18).
 	Load(ctx context.Context, key Key, operation string) (Record, Known, error)
+
+	// Pass opens the place, for this transaction alone, to business statements on what
+	// belongs to key (R16c). It is called once a write is admitted and before its
+	// effect; [Apply]'s transactions close it again by themselves. A place that is not
+	// closed to anybody does nothing.
+	Pass(ctx context.Context, key Key) error
 
 	// Receipt reads the receipt of an operation that Load, or the record, named.
 	Receipt(ctx context.Context, key Key, operation string) (lastword.Receipt, error)
@@ -109,11 +116,23 @@ type Tx interface {
 	Keep(ctx context.Context, key Key, act Act) error
 
 	// MarkRestored sets the mark of the window after a restore of the whole domain,
-	// in milliseconds since 1970, in this transaction; 0 ends it (R20).
+	// in milliseconds since 1970, in this transaction; 0 ends it (R20). A mark also ends
+	// every roll-out of the domain: whether one had ended before, only what was lost
+	// could tell.
 	MarkRestored(ctx context.Context, domain string, mark uint64) error
 
 	// Restored is that mark, 0 if there is none.
 	Restored(ctx context.Context, domain string) (uint64, error)
+}
+
+// Early is a [Tx] that has not locked the record it told, but only remembers it: its
+// Store decides whether that is still so, and takes the lock. It comes before the effect
+// then, so that no effect runs for a write that is overtaken.
+type Early interface {
+	// StoresEarly reports whether Store is to come before the effect.
+	StoresEarly() bool
+	// StoreResult puts what the effect has returned into the receipt that was stored.
+	StoreResult(ctx context.Context, key Key, operation string, result []byte) error
 }
 
 // Evidence is what a refusal leaves behind.

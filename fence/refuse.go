@@ -97,26 +97,37 @@ func (w *passage) failed(err error) error {
 // refuse turns a refusing decision into its error, after the roll-back. What must
 // not go with the roll-back is noted at once, or kept if note is nil (R16b).
 func (w *passage) refuse(ctx context.Context, out outcome, note func(context.Context, Evidence) error) error {
-	d := out.decision
-	if d.Verdict == lastword.StaleOwner && w.regressed(ctx, out.record) {
-		d = core.Decision{Verdict: lastword.FenceRegression, Why: "NEXT_FENCE", Freeze: true}
-	}
+	d := w.final(ctx, out)
 	refusal := w.refusal(d.Verdict, d.Why, out.record.Fence, causeOf(d))
-	e := w.evidence(d, out.record)
-	if d.Freeze {
-		w.g.cfg.Logger.Error("record frozen", "domain", w.key.Domain, "resource", w.key.Resource,
-			"why", d.Why, "stored", out.record.Fence, "fence", w.attempt.Fence, "lease", w.attempt.LeaseID)
-	}
-	if d.Freeze {
-		defer w.report(ctx, d.Why, out.record)
-	}
-	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.g.noteTime(ctx))
-	defer cancel()
-	if err := note(noting, e); err != nil {
-		w.g.cfg.Logger.Warn("evidence of a refusal was not written", "resource", w.key.Resource, "verdict", d.Verdict, "error", err)
+	if err := w.note(ctx, d, out.record, w.evidence(d, out.record), note); err != nil {
 		return errors.Join(refusal, fmt.Errorf("the evidence of it was not written: %w", definite(err)))
 	}
 	return refusal
+}
+
+// final is the decision, or what a question to the authority makes of it.
+func (w *passage) final(ctx context.Context, out outcome) core.Decision {
+	d := out.decision
+	if d.Verdict == lastword.StaleOwner && w.regressed(ctx, out.record) {
+		return core.Decision{Verdict: lastword.FenceRegression, Why: "NEXT_FENCE", Freeze: true, Shadow: d.Shadow}
+	}
+	return d
+}
+
+// note writes evidence, or keeps it, and reports a freeze.
+func (w *passage) note(ctx context.Context, d core.Decision, rec Record, e Evidence, write func(context.Context, Evidence) error) error {
+	if d.Freeze {
+		w.g.cfg.Logger.Error("record frozen", "domain", w.key.Domain, "resource", w.key.Resource,
+			"why", d.Why, "stored", rec.Fence, "fence", w.attempt.Fence, "lease", w.attempt.LeaseID)
+		defer w.report(ctx, d.Why, rec)
+	}
+	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.g.noteTime(ctx))
+	defer cancel()
+	err := write(noting, e)
+	if err != nil {
+		w.g.cfg.Logger.Warn("evidence of a refusal was not written", "resource", w.key.Resource, "verdict", d.Verdict, "error", err)
+	}
+	return err
 }
 
 // causeOf is the reason of a refusal at the record that R12 names.

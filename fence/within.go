@@ -14,6 +14,9 @@ import (
 // like any other (R22). After an error the caller must roll back; nothing else
 // keeps a refused write out.
 //
+// At a record in shadow (R18) a write that would be refused passes: what is returned has
+// the Verdict SHADOW(…), and the caller goes on as after APPLIED.
+//
 // The authority, if the record wants to hear it, is asked while the transaction is
 // open, for at most [Config.AskTimeout] each time.
 //
@@ -30,12 +33,12 @@ func Within[T Tx](ctx context.Context, g *Gate, p Place[T], tx T, c Call) (recei
 	seen := g.begin(OpWithin, p)
 	defer seen.end(ctx, &receipt.Verdict, &err)
 	w, err := g.enter(opWithin, c)
-	if err != nil {
-		return lastword.Receipt{}, err
-	}
 	seen.w = w
-	if err := w.start(ctx, p.Name()); err != nil {
-		return lastword.Receipt{}, err
+	if err == nil {
+		err = w.start(ctx, p.Name())
+	}
+	if err != nil {
+		return toleratedWithin(ctx, w, p, tx, err)
 	}
 	defer w.number.giveBack()
 	out, err := rounds(ctx, w, func(ctx context.Context) (outcome, error) {
@@ -46,7 +49,7 @@ func Within[T Tx](ctx context.Context, g *Gate, p Place[T], tx T, c Call) (recei
 		return out, nil
 	})
 	if err != nil {
-		return lastword.Receipt{}, err
+		return toleratedWithin(ctx, w, p, tx, err)
 	}
 	return finishWithin(ctx, w, p, tx, out)
 }
@@ -61,9 +64,20 @@ func finishWithin[T Tx](ctx context.Context, w *passage, p Place[T], tx T, out o
 		}
 		return out.receipt, nil
 	}
+	if out.decision.Shadow {
+		if err := carryOut(ctx, w, tx, &out, func(context.Context, T) ([]byte, error) { return nil, nil }); err != nil {
+			return lastword.Receipt{}, w.failed(err)
+		}
+		return w.passed(ctx, out, keeping(w, p)), nil
+	}
 	w.number.settle(0, out.own, out.decision.Verdict)
 	if out.decision.Verdict == lastword.Replayed {
 		return out.receipt, nil
 	}
-	return lastword.Receipt{}, w.refuse(ctx, out, func(_ context.Context, e Evidence) error { return keep(w, p, e) })
+	return lastword.Receipt{}, w.refuse(ctx, out, keeping(w, p))
+}
+
+// keeping keeps evidence for later: the transaction is the caller's, and open.
+func keeping[T Tx](w *passage, p Place[T]) func(context.Context, Evidence) error {
+	return func(_ context.Context, e Evidence) error { return keep(w, p, e) }
 }

@@ -190,7 +190,11 @@ func highestFence(ctx context.Context, path, domain string) (highest lastword.To
 	}
 	defer g.close()
 	var n uint64
-	err = g.db.QueryRowContext(ctx, "SELECT coalesce(max(fence), 0) FROM lastword_fence WHERE ?1 = '' OR domain = ?1", domain).Scan(&n)
+	table := "lastword_fence"
+	if isPostgres(path) {
+		table = "lastword.fence"
+	}
+	err = g.db.QueryRowContext(ctx, "SELECT coalesce(max(fence), 0) FROM "+table+" WHERE $1 = '' OR domain = $1", domain).Scan(&n)
 	if err = errors.Join(err, g.unchanged()); err != nil {
 		return 0, badDatabase(authority.ActionAdvance, path, err.Error(), "name a database that lastword guards")
 	}

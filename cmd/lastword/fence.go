@@ -23,6 +23,8 @@ const fenceTimeout = 30 * time.Second
 func (a *app) fenceCommand() *cobra.Command {
 	return group("fence", "the resource side: a fenced database",
 		a.fenceInitCommand(), a.fenceApplyCommand(), a.fenceStatusCommand(), a.fenceLookupCommand(),
+		a.fenceAdvanceCommand(), a.fenceResolveCommand(), a.fenceQuarantineCommand(), a.fencePruneCommand(),
+		a.fenceProtectCommand(), a.fenceUnprotectCommand(), a.fenceShadowCommand(), a.fenceEnforceCommand(), a.fenceAuditCommand(),
 		a.fenceReleaseCommand(), a.fenceRestoredCommand())
 }
 
@@ -35,10 +37,11 @@ func timeoutFlag(cmd *cobra.Command) *time.Duration {
 
 func (a *app) fenceInitCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "init DSN", Short: "make the fence's tables in a database", Args: want("DSN (sqlite:PATH)"),
+		Use: "init DSN", Short: "make the fence's tables in a database", Args: want("DSN (sqlite:PATH or postgres://…)"),
 		Long: `Makes the tables of the fence beside the tables of the application, and the file if
 there is none, and sets the file's journal mode to WAL. It may be repeated; it never
-changes a record. DSN is sqlite:PATH.`,
+changes a record. DSN is sqlite:PATH, or postgres://USER@HOST:PORT/NAME: there the tables
+are in the schema lastword, and the role needs the right to create it.`,
 	}
 	timeout := timeoutFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -91,7 +94,7 @@ func (l *looking) at(cmd *cobra.Command, args []string, read func(ctx context.Co
 		return named(err, l.op, res)
 	}
 	defer func() { _ = place.Close() }()
-	domain, err := g.domainOf(cmd, res, l.domain)
+	domain, err := g.domainOf(cmd, place, res, l.domain)
 	if err != nil {
 		return named(err, l.op, res)
 	}
@@ -108,12 +111,24 @@ func (l *looking) at(cmd *cobra.Command, args []string, read func(ctx context.Co
 func (a *app) fenceStatusCommand() *cobra.Command {
 	l := &looking{op: "fence status"}
 	cmd := &cobra.Command{
-		Use: "status DSN RESOURCE", Short: "what the fence has stored for a resource", Args: want("DSN (sqlite:PATH)", "RESOURCE"),
+		Use: "status DSN [RESOURCE]", Short: "what the fence has stored, and what is protected",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 2 {
+				return usage(cmd, "unexpected argument %q after RESOURCE", clip(args[2]))
+			}
+			return want("DSN (sqlite:PATH or postgres://…)")(cmd, args[:min(len(args), 1)])
+		},
 		Long: `Shows the record of RESOURCE: the highest fence, whose it is, the last number, and what
-was refused. It changes nothing and asks no authority.`,
+was refused. Without RESOURCE it shows the protected tables, the roll-outs and how often
+each verdict was counted; the exit code is 1 if a table is not closed, because a trigger is
+missing, off or altered, or because it was opened for a migration. It changes nothing and
+asks no authority.`,
 	}
 	l.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			return a.fenceTables(cmd, l, args[0])
+		}
 		return l.at(cmd, args, func(ctx context.Context, p *sqlfence.Place, key fence.Key) (func() error, error) {
 			seen, err := p.Inspect(ctx, key)
 			return func() error { return a.showRecord(key, seen) }, err
@@ -161,8 +176,11 @@ type actJSON struct {
 	At       string `json:"at"`
 }
 
-// enforced is the mode of every record there is: shadow records are none yet (R18).
-const enforced = "enforce"
+// The modes of a record (R18).
+const (
+	enforced = "enforce"
+	inShadow = "shadow"
+)
 
 type quarantineJSON struct {
 	Owner     string `json:"owner"`
@@ -232,7 +250,10 @@ func (a *app) showRecord(key fence.Key, seen fence.Inspection) error {
 }
 
 func mode(r fence.Record) string {
-	if !r.Exists {
+	switch {
+	case r.Shadow:
+		return inShadow
+	case !r.Exists:
 		return ""
 	}
 	return enforced
@@ -249,7 +270,7 @@ func (a *app) fenceLookupCommand() *cobra.Command {
 	l := &looking{op: "fence lookup"}
 	var operation string
 	cmd := &cobra.Command{
-		Use: "lookup DSN RESOURCE --op ID", Short: "the receipt of one operation", Args: want("DSN (sqlite:PATH)", "RESOURCE"),
+		Use: "lookup DSN RESOURCE --op ID", Short: "the receipt of one operation", Args: want("DSN (sqlite:PATH or postgres://…)", "RESOURCE"),
 		Long: `Shows the receipt of an operation, if there is one; otherwise the exit code is 1. It
 changes nothing. No receipt is no proof that the operation had no effect while its
 transaction may still be under way: the same tenure applies it again, unchanged.`,
@@ -317,11 +338,18 @@ func (a *app) showReceipt(r lastword.Receipt, lookedUp bool) error {
 	switch {
 	case lookedUp:
 		out.Verdict, out.Found, first = "", true, row{"receipt", string(r.Resource)}
+	case shadowed(r.Verdict):
+		note = "it passed, because this resource is being rolled out; in enforce it would have been refused, and nothing written"
 	case r.Verdict == lastword.Replayed:
 		note = "this operation had its effect before; nothing ran now, and this is its first receipt"
 	}
 	return a.answer(out, first, row{"operation", r.Operation}, row{"fence", fenceText(r.Fence)}, row{"seq", fmt.Sprint(r.Seq)},
 		row{"owner", r.Owner}, row{"rows", rowsText(r.Result)}, row{"applied at", out.AppliedAt}, row{"note", note})
+}
+
+func shadowed(v lastword.Verdict) bool {
+	_, ok := v.Shadowed()
+	return ok
 }
 
 // rowsText reads the result that this program's own writes have.

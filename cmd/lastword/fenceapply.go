@@ -63,7 +63,7 @@ func (a *app) fenceApplyCommand() *cobra.Command {
 	p := &application{app: a, mode: string(fence.Query)}
 	cmd := &cobra.Command{
 		Use: "apply DSN RESOURCE --grant FILE --op ID --sql STATEMENT", Short: "one fenced write", Long: applyLong,
-		Args:    want("DSN (sqlite:PATH)", "RESOURCE"),
+		Args:    want("DSN (sqlite:PATH or postgres://…)", "RESOURCE"),
 		Example: "  lastword fence apply sqlite:app.db doc/a --grant a.grant --op settle-4711 --sql \"UPDATE doc SET body = 'new' WHERE id = 'a'\"",
 	}
 	f := cmd.Flags()
@@ -167,7 +167,7 @@ func (p *application) run(ctx context.Context, args []string) error {
 
 // trust says whom the gate believes: the authority, or a bundle in a file.
 func (p *application) trust(ctx context.Context) (cfg fence.Config, done func(), err error) {
-	cfg = fence.Config{Mode: fence.StatusMode(p.mode), Policy: fence.Policy(p.policy), ProofSkew: p.skew}
+	cfg = fence.Config{Mode: fence.StatusMode(p.mode), Policy: fence.Policy(p.policy), ProofSkew: p.skew, Rollout: true}
 	var source grant.BundleSource
 	done = func() {}
 	if p.bundle != "" {
@@ -207,18 +207,22 @@ func (p *application) apply(ctx context.Context, path string, cfg fence.Config, 
 		return none, err
 	}
 	defer db.close()
-	guard := &sqlGuard{}
+	run := runPostgres
 	f, err := sqlfence.New(ctx, db.db, sqlfence.Config{Config: cfg})
 	if err != nil {
 		return none, named(err, "apply", p.resource)
 	}
 	defer func() { _ = f.Close() }()
-	if err := guard.arm(ctx, db.db); err != nil {
-		return none, named(err, "apply", p.resource)
+	if !isPostgres(path) {
+		guard := &sqlGuard{}
+		if err := guard.arm(ctx, db.db); err != nil {
+			return none, named(err, "apply", p.resource)
+		}
+		run = guard.run
 	}
 	call := fence.Call{Resource: p.resource, Content: []byte(strings.Join(p.texts, "\x00")), Mutation: m}
 	return fence.Apply(ctx, f.Gate(), f.Place(), call, func(ctx context.Context, tx *sqlfence.Tx) ([]byte, error) {
-		return guard.run(ctx, tx.SQL(), p.texts)
+		return run(ctx, tx.SQL(), p.texts)
 	})
 }
 

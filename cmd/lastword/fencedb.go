@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -22,16 +21,19 @@ import (
 
 // guarded is the database of a resource, opened for one command.
 type guarded struct {
-	path   string
+	path   string // or URL
 	db     *sql.DB
 	frozen fs.FileInfo // of a file that is read as one that nobody changes, else nil
 }
 
-// databasePath reads the argument DSN. Other engines come with packages of their own.
+// databasePath reads the argument DSN: the path of a file, or the URL of a PostgreSQL.
 func databasePath(cmd *cobra.Command, dsn string) (string, error) {
+	if isPostgres(dsn) {
+		return postgresURL(cmd, dsn)
+	}
 	scheme, path, ok := strings.Cut(dsn, ":")
 	if !ok || scheme != "sqlite" {
-		return "", usage(cmd, "database %q: this program knows sqlite:PATH only", clip(dsn))
+		return "", usage(cmd, "database %q: this program knows sqlite:PATH and postgres://… only", clip(shown(dsn)))
 	}
 	if path == ":memory:" {
 		return "", usage(cmd, "database %q: a database in memory is no file; it would be gone at once", clip(dsn))
@@ -44,6 +46,9 @@ func databasePath(cmd *cobra.Command, dsn string) (string, error) {
 
 // lookAt refuses what cannot be a database file before anything is opened.
 func lookAt(op, path string, create bool) (exists bool, err error) {
+	if isPostgres(path) {
+		return true, nil
+	}
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():
@@ -64,12 +69,15 @@ func lookAt(op, path string, create bool) (exists bool, err error) {
 }
 
 func badDatabase(op, path, why, hint string) error {
-	return &lastword.Error{Code: lastword.CodeInvalid, Op: op, Message: fmt.Sprintf("database %s: %s", path, why), Hint: hint}
+	return &lastword.Error{Code: lastword.CodeInvalid, Op: op, Message: fmt.Sprintf("database %s: %s", shown(path), why), Hint: hint}
 }
 
 // openDatabase opens one connection: the guard of --sql belongs to it. untouched
 // leaves the journal mode alone, which is a property of the file.
 func openDatabase(path string, existing, untouched bool) (*guarded, error) {
+	if isPostgres(path) {
+		return openPostgres(path)
+	}
 	db, err := sqldb.OpenSQLite(sqldb.SQLiteConfig{Driver: "sqlite", Path: path, Existing: existing, Untouched: untouched})
 	if err != nil {
 		return nil, err
@@ -84,6 +92,9 @@ func openDatabase(path string, existing, untouched bool) (*guarded, error) {
 // it read-only: with the log that is there, or, without one, as a file that nobody
 // changes while it is read, which [guarded.unchanged] makes sure of afterwards.
 func openToLook(path string) (*guarded, error) {
+	if isPostgres(path) {
+		return openPostgres(path)
+	}
 	const writable = 2 // W_OK
 	if syscall.Access(path, writable) == nil && syscall.Access(filepath.Dir(path), writable) == nil {
 		return openDatabase(path, true, true)
@@ -142,11 +153,11 @@ func makeTables(ctx context.Context, op, path string) (created bool, err error) 
 // inDatabase is err with the file in its message.
 func inDatabase(err error, path string) error {
 	e, ok := asError(err)
-	if !ok || strings.Contains(e.Message, path) {
+	if !ok || strings.Contains(e.Message, shown(path)) {
 		return err
 	}
 	out := *e
-	out.Message = strings.TrimSuffix(fmt.Sprintf("database %s: %s", path, e.Message), ": ")
+	out.Message = strings.TrimSuffix(fmt.Sprintf("database %s: %s", shown(path), e.Message), ": ")
 	return &out
 }
 
@@ -157,16 +168,19 @@ func (a *app) fenceInit(ctx context.Context, path string) error {
 	if err != nil {
 		return named(err, op, "")
 	}
-	made := ""
+	made, journal := "", "wal"
 	if created {
 		made = "the file was made"
+	}
+	if isPostgres(path) {
+		path, journal = shown(path), ""
 	}
 	return told(a.answer(struct {
 		Initialized bool   `json:"initialized"`
 		Database    string `json:"database"`
 		Created     bool   `json:"created"`
 		JournalMode string `json:"journal_mode"`
-	}{true, path, created, "wal"}, row{"initialized", path}, row{"journal", "wal"}, row{"new", made}), "fence init: initialized %s", path)
+	}{true, path, created, journal}, row{"initialized", path}, row{"journal", journal}, row{"new", made}), "fence init: initialized %s", path)
 }
 
 // initialiseNew makes the database beside its place and then links it there, so that
@@ -196,7 +210,7 @@ func initialise(ctx context.Context, path string) error {
 		return err
 	}
 	defer first.close()
-	if err := sqlfence.Init(ctx, first.db); err != nil {
+	if err := sqlfence.Init(ctx, first.db); err != nil || isPostgres(path) {
 		return err
 	}
 	first.close()
@@ -208,32 +222,13 @@ func initialise(ctx context.Context, path string) error {
 	return sqldb.Backoff{}.Retry(ctx, sqldb.SQLite{}, second.db.PingContext)
 }
 
-// domains are the domains of which the database has a record or receipt of r.
-func (g *guarded) domains(ctx context.Context, r lastword.Resource) (all []string, err error) {
-	rows, err := g.db.QueryContext(ctx, `SELECT domain FROM lastword_fence WHERE resource = ?1
-UNION SELECT domain FROM lastword_receipt WHERE resource = ?1
-UNION SELECT domain FROM lastword_refusal WHERE resource = ?1 ORDER BY 1`, string(r))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var d string
-		if err := rows.Scan(&d); err != nil {
-			return nil, err
-		}
-		all = append(all, d)
-	}
-	return slices.Compact(all), rows.Err()
-}
-
 // domainOf is the domain that the caller named, or the only one there is; "" if there
 // is none.
-func (g *guarded) domainOf(cmd *cobra.Command, r lastword.Resource, named string) (string, error) {
+func (g *guarded) domainOf(cmd *cobra.Command, p *sqlfence.Place, r lastword.Resource, named string) (string, error) {
 	if named != "" {
 		return named, nil
 	}
-	all, err := g.domains(cmd.Context(), r)
+	all, err := p.Domains(cmd.Context(), r)
 	switch {
 	case err != nil:
 		return "", err

@@ -33,7 +33,7 @@ func (a *app) fenceReleaseCommand() *cobra.Command {
 	l := &looking{op: "fence release"}
 	cmd := &cobra.Command{
 		Use: "release DSN RESOURCE --operator WHO --reason TEXT", Short: "open a frozen record to the next tenure", Long: releaseLong,
-		Args:    want("DSN (sqlite:PATH)", "RESOURCE"),
+		Args:    want("DSN (sqlite:PATH or postgres://…)", "RESOURCE"),
 		Example: "  lastword fence release sqlite:app.db doc/a --operator anna --reason 'the copy of the authority is gone'",
 	}
 	actFlags(cmd, &act)
@@ -51,7 +51,7 @@ func (a *app) fenceReleaseCommand() *cobra.Command {
 			return err
 		}
 		return l.change(cmd, args[0], res, func(ctx context.Context, g *guarded, p *sqlfence.Place) error {
-			domain, err := g.domainOf(cmd, res, l.domain)
+			domain, err := g.domainOf(cmd, p, res, l.domain)
 			if err == nil && domain == "" {
 				err = &lastword.Error{Code: lastword.CodeInvalid, Op: l.op, Resource: res, Message: "there is no record to release", Hint: "name its domain with --domain"}
 			}
@@ -125,7 +125,7 @@ func (l *looking) told(err error, res lastword.Resource) error {
 }
 
 const restoredLong = `Says that the database was restored from a backup, or has failed over and lost commits.
-SQLite shows nothing of that, so it has to be declared, BEFORE writers come back.
+Neither SQLite nor PostgreSQL shows that, so it has to be declared, BEFORE writers come back.
 
 Every record, or the one of --resource, is raised to the authority's next fence - 1 and
 closed: whoever held a lease then, or before, is refused. Then a window is open, shown by
@@ -154,7 +154,7 @@ func (a *app) fenceRestoredCommand() *cobra.Command {
 	r := &restoring{app: a, look: looking{op: "fence restored"}, skew: time.Minute}
 	cmd := &cobra.Command{
 		Use: "restored DSN --operator WHO --reason TEXT [--resource RESOURCE] [--close]", Short: "declare that a database was restored", Long: restoredLong,
-		Args: want("DSN (sqlite:PATH)"),
+		Args: want("DSN (sqlite:PATH or postgres://…)"),
 		Example: `  lastword fence restored sqlite:app.db --operator anna --reason 'backup of Tuesday'
   lastword fence restored sqlite:app.db --operator anna --reason 'orders compared with the bank' --close`,
 	}
@@ -180,8 +180,8 @@ func (a *app) fenceRestoredCommand() *cobra.Command {
 		}
 		r.act.At = time.Now()
 		if r.close {
-			return r.look.change(cmd, args[0], res, func(ctx context.Context, g *guarded, p *sqlfence.Place) error {
-				return r.reopen(cmd, ctx, g, p, res)
+			return r.look.change(cmd, args[0], res, func(ctx context.Context, _ *guarded, p *sqlfence.Place) error {
+				return r.reopen(cmd, ctx, p, res)
 			})
 		}
 		return r.declare(cmd, args[0], res)
@@ -214,9 +214,9 @@ func (r *restoring) declare(cmd *cobra.Command, dsn string, res lastword.Resourc
 			Resource string `json:"resource"`
 			Raised   int    `json:"raised"`
 			Until    string `json:"until"`
-		}{true, b.Domain(), string(res), raised, until.UTC().Format(time.RFC3339)}, row{"restored", dsn}, row{"domain", b.Domain()},
+		}{true, b.Domain(), string(res), raised, until.UTC().Format(time.RFC3339)}, row{"restored", shown(dsn)}, row{"domain", b.Domain()},
 			row{"records raised", number(raised)}, row{"window", "operations issued until " + until.UTC().Format(time.RFC3339) + " and without a receipt are RECEIPT_EXPIRED"},
-			row{"note", "reconcile what may have been lost, then end the window with --close"}), "fence restored %s: %d records raised", dsn, raised)
+			row{"note", "reconcile what may have been lost, then end the window with --close"}), "fence restored %s: %d records raised", shown(dsn), raised)
 	})
 }
 
@@ -225,9 +225,9 @@ func nextFence(ctx context.Context, c *rpc.Client, r lastword.Resource) (lastwor
 	return st.NextFence, err
 }
 
-func (r *restoring) reopen(cmd *cobra.Command, ctx context.Context, g *guarded, p *sqlfence.Place, res lastword.Resource) error {
+func (r *restoring) reopen(cmd *cobra.Command, ctx context.Context, p *sqlfence.Place, res lastword.Resource) error {
 	domain := r.look.domain
-	all, err := g.restoredDomains(ctx)
+	all, err := p.Windows(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -249,24 +249,6 @@ func (r *restoring) reopen(cmd *cobra.Command, ctx context.Context, g *guarded, 
 		Reopened int    `json:"reopened"`
 	}{true, domain, string(res), n}, row{"window closed", domain}, row{"records", number(n)}, row{"operator", r.act.Operator},
 		row{"note", "an operation without a receipt is a new one from now on"}), "fence restored --close: %d records", n)
-}
-
-// restoredDomains are the domains with an open window.
-func (g *guarded) restoredDomains(ctx context.Context) (all []string, err error) {
-	rows, err := g.db.QueryContext(ctx, `SELECT domain FROM lastword_restored WHERE mark > 0
-UNION SELECT domain FROM lastword_fence WHERE restored > 0 ORDER BY 1`)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var d string
-		if err := rows.Scan(&d); err != nil {
-			return nil, err
-		}
-		all = append(all, d)
-	}
-	return all, rows.Err()
 }
 
 // windowText is the window after a restore, for people.

@@ -52,6 +52,40 @@ func TestTheScriptRunsEveryCommandOfTheRunBook(t *testing.T) {
 	}
 }
 
+// TestTheScriptsRunEveryCommandOfThePageOnProtection, on both databases.
+func TestTheScriptsRunEveryCommandOfThePageOnProtection(t *testing.T) {
+	page, err := os.ReadFile("../../docs/protect.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, script := range []string{"testdata/protect.txtar", "testdata/protectpg.txtar"} {
+		b, err := os.ReadFile(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain := strings.NewReplacer("'", "", `"`, "").Replace // scripts quote otherwise
+		run := map[string]bool{"export DB=sqlite:app.db": true}
+		for line := range strings.Lines(string(b)) {
+			line = plain(strings.TrimSpace(line))
+			run[strings.TrimPrefix(line, "exits 0 ")], run["lastword "+line] = true, true
+		}
+		commands := 0
+		for _, block := range regexp.MustCompile("(?s)```\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+			for line := range strings.Lines(block[1]) {
+				if line = strings.TrimSpace(line); line == "" {
+					continue
+				}
+				if commands++; !run[plain(line)] {
+					t.Errorf("%s does not run %q", script, line)
+				}
+			}
+		}
+		if commands < 13 {
+			t.Fatalf("%d commands were found", commands)
+		}
+	}
+}
+
 // TestNoScriptEndsBeforeItsEnd: "stop" is a command of testscript itself, which ends a
 // script there and calls it passed; a command of ours with that name is never reached.
 func TestNoScriptEndsBeforeItsEnd(t *testing.T) {

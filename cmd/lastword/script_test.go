@@ -22,6 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/internal/realservers"
 	"github.com/lastword/lastword/rpc"
 )
 
@@ -48,8 +49,17 @@ func TestScripts(t *testing.T) {
 			"grantonly": grantOnlyScript, "tamper": tamperScript, "waiters": waitersScript, "bundle": bundleScript,
 			"code": codeScript, "empty": emptyScript, "appears": appearsScript, "signal": signalScript, "ended": endedScript,
 			"says": saysScript, "loopback": loopbackScript, "signing": signingScript, "published": publishedScript,
+			"postgresql": postgresqlScript, "refused": refusedScript,
 		},
 	})
+}
+
+// postgresqlScript starts a PostgreSQL for the script and sets PG to its URL.
+func postgresqlScript(ts *testscript.TestScript, _ bool, _ []string) {
+	server, err := realservers.PostgreSQL(context.Background(), realservers.Config{})
+	ts.Check(err)
+	ts.Defer(func() { _ = server.Stop() })
+	ts.Setenv("PG", server.DSN)
 }
 
 type serversKey struct{}
@@ -195,6 +205,19 @@ func sqlScript(ts *testscript.TestScript, _ bool, args []string) {
 		for _, text := range args[1:] {
 			if _, err := db.ExecContext(ctx, text); err != nil {
 				return err
+			}
+		}
+		return nil
+	})
+}
+
+// refusedScript executes statements of a program without the fence, which a protected
+// table refuses.
+func refusedScript(ts *testscript.TestScript, _ bool, args []string) {
+	withDatabase(ts, args[0], func(ctx context.Context, db *sql.DB) error {
+		for _, text := range args[1:] {
+			if _, err := db.ExecContext(ctx, text); err == nil || !strings.Contains(err.Error(), "FENCE_REQUIRED") {
+				return fmt.Errorf("%s: got %v, want FENCE_REQUIRED", text, err)
 			}
 		}
 		return nil

@@ -83,6 +83,18 @@ func Broken() []BrokenAdapter {
 				}
 			}
 		}),
+		flaw("roll-out that never ends", caseEnforced, func(p *flawed) {
+			rolled := map[fence.Key]bool{}
+			p.load = func(_ context.Context, key fence.Key, _ string, rec *fence.Record, _ *fence.Known) {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				rolled[key] = rolled[key] || rec.Shadow
+				rec.Shadow = rolled[key]
+			}
+		}),
+		flaw("roll-out that refuses all the same", caseShadow, func(p *flawed) {
+			p.load = func(_ context.Context, _ fence.Key, _ string, rec *fence.Record, _ *fence.Known) { rec.Shadow = false }
+		}),
 		flaw("acts of operators lost", caseActs, func(p *flawed) { p.forgetful = true }),
 		flaw("lost record taken for a new one", caseLost, func(p *flawed) {
 			p.load = func(_ context.Context, _ fence.Key, _ string, rec *fence.Record, _ *fence.Known) { rec.Lost = false }

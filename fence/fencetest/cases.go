@@ -5,7 +5,7 @@ import "slices"
 // cases are all rules that the kit proves, in the order of the protocol.
 func cases() []testCase {
 	return slices.Concat(fencingCases(), proofCases(), statusCases(), intentCases(),
-		orderCases(), atomicCases(), recordCases(), evidenceCases(), sealCases(), operatorCases(), nameCases(),
+		orderCases(), atomicCases(), exchangeCases(), recordCases(), evidenceCases(), sealCases(), operatorCases(), shadowCases(), nameCases(),
 		tableCases(), historyCases())
 }
 
@@ -16,9 +16,23 @@ func needsWithin(s Subject) string {
 	return ""
 }
 
+func needsShadow(s Subject) string {
+	if s.Shadow == nil || s.Enforce == nil {
+		return "roll-out of a resource (Shadow, Enforce)"
+	}
+	return ""
+}
+
 func needsOperator(s Subject) string {
 	if s.Release == nil || s.Restored == nil || s.Reopen == nil {
 		return "acts of operators (Release, Restored, Reopen)"
+	}
+	return ""
+}
+
+func needsExchange(s Subject) string {
+	if s.Exchange == nil {
+		return "bare conditional write (Exchange)"
 	}
 	return ""
 }

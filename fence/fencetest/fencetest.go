@@ -23,12 +23,15 @@
 package fencetest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -105,6 +108,34 @@ func Failures(ctx context.Context, h Harness) []Failure {
 		all = append(all, r.failures...)
 	}
 	return all
+}
+
+// FirstFailure runs the cases until one fails and returns that failure; ok is false if
+// none did. It is for whoever breaks an adapter many times to see that the kit notices.
+// Cases in whose name one of first appears come first.
+func FirstFailure(ctx context.Context, h Harness, first ...string) (f Failure, ok bool) {
+	if h.Seed == 0 {
+		h.Seed = rand.Uint64()
+	}
+	all := cases()
+	slices.SortStableFunc(all, func(a, b testCase) int { return cmp.Compare(a.rank(first), b.rank(first)) })
+	for _, c := range all {
+		r := &recorder{ctx: ctx, name: c.name}
+		r.attempt(func() { c.attempt(r, h) })
+		if len(r.failures) > 0 {
+			return r.failures[0], true
+		}
+	}
+	return Failure{}, false
+}
+
+func (c testCase) rank(first []string) int {
+	for i, part := range first {
+		if strings.Contains(c.name, part) {
+			return i
+		}
+	}
+	return len(first)
 }
 
 // attempt runs the case on a fresh place, or says why it is skipped.

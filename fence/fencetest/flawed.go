@@ -183,6 +183,7 @@ func flawedSubject(p *flawed) Subject {
 			return &flawedTx{Tx: tx, place: p}, end, err
 		},
 		Prune: right.Prune, Close: right.Close, Lose: right.Lose, Image: right.Image,
+		Shadow: right.Shadow, Enforce: right.Enforce,
 	})
 	return s.knowing()
 }

@@ -37,7 +37,7 @@ func memoryParts(p *memfence.Place) Parts[*memfence.Tx] {
 				return nil
 			}, nil
 		},
-		Prune: p.Prune, Close: p.CloseRecord, Lose: p.Lose,
+		Prune: p.Prune, Close: p.CloseRecord, Lose: p.Lose, Shadow: p.Shadow, Enforce: p.Enforce,
 		Image: func(context.Context) (string, error) { return p.Snapshot(), nil },
 	}
 }

@@ -36,11 +36,17 @@ type Subject struct {
 	Close func(ctx context.Context, key fence.Key, next lastword.Token) error
 	// Lose removes the record of a resource and leaves its receipts (R19).
 	Lose func(ctx context.Context, key fence.Key) error
+	// Shadow begins the roll-out of a resource that has no record yet, and Enforce
+	// ends it (R18).
+	Shadow, Enforce func(ctx context.Context, key fence.Key) error
 	// Release, Restored and Reopen are what operators do; see [fence.Release],
 	// [fence.DeclareRestored] and [fence.Reopen].
 	Release  func(ctx context.Context, key fence.Key, next lastword.Token, act fence.Act) (fence.Record, error)
 	Restored func(ctx context.Context, r fence.Restore) (raised int, err error)
 	Reopen   func(ctx context.Context, domain string, resource lastword.Resource, act fence.Act) (reopened int, err error)
+	// Exchange makes old into next, and keeps receipt if it is not nil, in a transaction
+	// that has locked the record: the bare conditional write (R15). [Of] offers it.
+	Exchange func(ctx context.Context, key fence.Key, old, next fence.Record, receipt *lastword.Receipt) error
 	// Image is everything that the place holds, as text that is equal for equal
 	// contents.
 	Image func(ctx context.Context) (string, error)
@@ -77,10 +83,14 @@ type Parts[T fence.Tx] struct {
 	// [fence.Within]; nil if there is none.
 	Begin func(ctx context.Context) (tx T, end func(commit bool) error, err error)
 
-	// Prune, Close, Lose and Image are those of [Subject]; nil if not offered.
+	// Prune, Close, Lose, Shadow, Enforce and Image are those of [Subject]; nil if not
+	// offered.
 	Prune func(ctx context.Context, key fence.Key, operation string) error
 	Close func(ctx context.Context, key fence.Key, next lastword.Token) error
 	Lose  func(ctx context.Context, key fence.Key) error
+
+	Shadow, Enforce func(ctx context.Context, key fence.Key) error
+
 	Image func(ctx context.Context) (string, error)
 }
 
@@ -109,6 +119,15 @@ func Of[T fence.Tx](p Parts[T]) Subject {
 			return fence.Reopen(ctx, p.Place, domain, resource, act)
 		},
 		Read: p.Read, Prune: p.Prune, Close: p.Close, Lose: p.Lose, Image: p.Image,
+		Shadow: p.Shadow, Enforce: p.Enforce,
+		Exchange: func(ctx context.Context, key fence.Key, old, next fence.Record, receipt *lastword.Receipt) error {
+			return p.Place.Transact(ctx, key, func(ctx context.Context, tx T) error {
+				if _, _, err := tx.Load(ctx, key, ""); err != nil {
+					return err
+				}
+				return tx.Store(ctx, key, old, next, receipt)
+			})
+		},
 	}
 	if p.Begin != nil {
 		s.Within = p.within

@@ -178,6 +178,21 @@ func (p *Place) Lose(ctx context.Context, key fence.Key) error {
 	return p.change(ctx, func(s *state) { delete(s.records, key) })
 }
 
+// Shadow begins the roll-out of a resource: what would be refused passes, and is
+// counted, until [Place.Enforce] (R18). A roll-out that has ended does not begin again.
+func (p *Place) Shadow(ctx context.Context, key fence.Key) error {
+	return p.change(ctx, func(s *state) {
+		if _, known := s.shadow[key]; !known && !s.records[key].Exists {
+			s.shadow[key] = true
+		}
+	})
+}
+
+// Enforce ends the roll-out of a resource, for good (R18).
+func (p *Place) Enforce(ctx context.Context, key fence.Key) error {
+	return p.change(ctx, func(s *state) { s.shadow[key] = false })
+}
+
 // CloseRecord raises a record to next − 1 and closes it, as a restored place does
 // before it accepts again (R20).
 func (p *Place) CloseRecord(ctx context.Context, key fence.Key, next lastword.Token) error {

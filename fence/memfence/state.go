@@ -34,6 +34,8 @@ type state struct {
 	// acts are what operators did, restored the marks of domains (R20).
 	acts     map[fence.Key][]fence.Act // slices are replaced, never changed
 	restored map[string]uint64
+	// shadow has the resources whose roll-out goes on (R18); false: it has ended.
+	shadow map[fence.Key]bool
 }
 
 func newState() *state {
@@ -42,7 +44,7 @@ func newState() *state {
 		tombstones: map[opKey]bool{}, refusals: map[countKey]uint64{},
 		quarantine: map[fence.Key][]fence.Evidence{}, values: map[string]string{},
 		marked: map[fence.Key]bool{},
-		acts:   map[fence.Key][]fence.Act{}, restored: map[string]uint64{},
+		acts:   map[fence.Key][]fence.Act{}, restored: map[string]uint64{}, shadow: map[fence.Key]bool{},
 	}
 }
 
@@ -52,7 +54,7 @@ func (s *state) clone() *state {
 		tombstones: maps.Clone(s.tombstones), refusals: maps.Clone(s.refusals),
 		quarantine: maps.Clone(s.quarantine), values: maps.Clone(s.values),
 		marked: maps.Clone(s.marked),
-		acts:   maps.Clone(s.acts), restored: maps.Clone(s.restored),
+		acts:   maps.Clone(s.acts), restored: maps.Clone(s.restored), shadow: maps.Clone(s.shadow),
 	}
 }
 
@@ -64,6 +66,7 @@ func (s *state) add(changes *state) {
 	maps.Copy(s.marked, changes.marked)
 	maps.Copy(s.acts, changes.acts)
 	maps.Copy(s.restored, changes.restored)
+	maps.Copy(s.shadow, changes.shadow)
 }
 
 // read looks at a transaction's changes first.
@@ -111,6 +114,9 @@ func (s *state) text() string {
 	}
 	for k, v := range s.restored {
 		add("restored", k, v)
+	}
+	for k, v := range s.shadow {
+		add("shadow", k, v)
 	}
 	for k, v := range s.values {
 		add("value", k, fmt.Sprintf("%q", v))

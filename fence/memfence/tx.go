@@ -86,6 +86,7 @@ func (tx *Tx) Load(_ context.Context, key fence.Key, operation string) (fence.Re
 func (tx *Tx) record(key fence.Key) fence.Record {
 	rec, found := read(tx.changes.records, tx.committed.records, key)
 	mark, _ := read(tx.changes.restored, tx.committed.restored, key.Domain)
+	rec.Shadow = tx.shadow(key)
 	if !found {
 		_, rec.Lost = read(tx.changes.marked, tx.committed.marked, key)
 		rec.Restored = mark
@@ -94,6 +95,14 @@ func (tx *Tx) record(key fence.Key) fence.Record {
 	rec.Unraised = mark > rec.Restored
 	return rec
 }
+
+func (tx *Tx) shadow(key fence.Key) bool {
+	on, _ := read(tx.changes.shadow, tx.committed.shadow, key)
+	return on
+}
+
+// Pass implements [fence.Tx]. Nobody writes here without a transaction of this place.
+func (tx *Tx) Pass(context.Context, fence.Key) error { return nil }
 
 // Keep implements [fence.Tx].
 func (tx *Tx) Keep(_ context.Context, key fence.Key, act fence.Act) error {
@@ -111,6 +120,11 @@ func (tx *Tx) MarkRestored(_ context.Context, domain string, mark uint64) error 
 		return broken("restored", fence.Key{}, "the transaction has ended")
 	}
 	tx.changes.restored[domain] = mark
+	for key := range tx.committed.shadow {
+		if key.Domain == domain && mark > 0 {
+			tx.changes.shadow[key] = false
+		}
+	}
 	return nil
 }
 
@@ -145,7 +159,7 @@ func (tx *Tx) Store(_ context.Context, key fence.Key, old, next fence.Record, re
 		tx.changes.receipts[at] = copyReceipt(*receipt)
 		tx.changes.marked[key] = true
 	}
-	next.Lost, next.Unraised = false, false
+	next.Lost, next.Unraised, next.Shadow = false, false, false
 	tx.changes.records[key] = next
 	return nil
 }

@@ -33,7 +33,8 @@
 //
 // # Not guaranteed
 //
-// Writers that do not go through this package are not held off. An effect must use
+// Writers that do not go through this package are held off only where a table is
+// protected ([Place.Protect]); docs/protect.md says what no trigger closes. An effect must use
 // the transaction it is given, return the errors of its statements and leave COMMIT
 // and ROLLBACK alone: SQLite itself rolls a transaction back after some errors (an
 // interrupted or failed write, ON CONFLICT ROLLBACK), and what an effect that

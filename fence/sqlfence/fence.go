@@ -7,6 +7,7 @@ import (
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
+	"github.com/lastword/lastword/internal/fencesql"
 	"github.com/lastword/lastword/internal/sqldb"
 )
 
@@ -14,8 +15,11 @@ import (
 type Config struct {
 	fence.Config
 	// Name tells this database apart from every other place that the process
-	// uses; "" is "sqlite:" and the path of the file.
+	// uses; "" is what [OpenPlace] says.
 	Name string
+	// Isolation is the level of the transactions of [Fence.Apply] on PostgreSQL; 0 is
+	// the default of the connection. The fence is right at every level.
+	Isolation sql.IsolationLevel
 }
 
 // Fence admits writes to one database. It is safe for concurrent use.
@@ -26,8 +30,8 @@ type Fence struct {
 
 // New looks at the database behind db and returns its fence. The caller keeps db and
 // closes it. New writes nothing; it refuses, with one line that names the way out,
-// what [OpenPlace] refuses, a database that this process cannot write to, and a
-// connection whose settings could lose an acknowledged write. The settings are
+// what [OpenPlace] refuses, a database that this process cannot write to, one of whose
+// protected tables is not closed as it should be (R16c), and a connection whose settings could lose an acknowledged write. The settings are
 // looked at again in every transaction, because a pool opens connections when it
 // likes.
 func New(ctx context.Context, db *sql.DB, cfg Config) (*Fence, error) {
@@ -35,14 +39,32 @@ func New(ctx context.Context, db *sql.DB, cfg Config) (*Fence, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkRights(ctx, db); err != nil {
+		return nil, err
+	}
 	place, err := OpenPlace(ctx, db, cfg.Name)
 	if err != nil {
 		return nil, err
 	}
-	if err := place.checkWritable(ctx); err != nil {
+	place.isolation = cfg.Isolation
+	err = place.checkWritable(ctx)
+	if err == nil {
+		err = place.checkProtected(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, place.Close())
 	}
 	return &Fence{place: place, gate: gate}, nil
+}
+
+// checkRights names the right that a role of PostgreSQL lacks.
+func checkRights(ctx context.Context, db *sql.DB) error {
+	const op = "open fence"
+	engine, err := engineOf(ctx, op, db)
+	if _, ok := engine.(fencesql.PostgreSQL); err != nil || !ok {
+		return err
+	}
+	return fencesql.CheckRights(ctx, op, fencesql.Plain{Querier: db})
 }
 
 // errLooked ends a transaction that only wanted to look.
@@ -57,7 +79,7 @@ func (p *Place) checkWritable(ctx context.Context) error {
 		}
 		return errLooked
 	})
-	if errors.Is(err, errLooked) || dialect.Class(err) == sqldb.Busy {
+	if errors.Is(err, errLooked) || p.engine.Class(err) == sqldb.Busy {
 		return nil
 	}
 	return err
@@ -128,11 +150,8 @@ func (f *Fence) within(ctx context.Context, tx *sql.Tx, c fence.Call) (lastword.
 	if tx == nil {
 		return lastword.Receipt{}, &lastword.Error{Code: lastword.CodeInvalid, Op: "within", Resource: c.Resource, Message: "the transaction is nil"}
 	}
-	return fence.Within(ctx, f.gate, f.place, f.place.join(tx), c)
+	return fence.Within(ctx, f.gate, f.place, f.place.Join(tx), c)
 }
-
-// join is a transaction of the caller.
-func (p *Place) join(tx *sql.Tx) *Tx { return &Tx{place: p, sql: tx, theirs: true} }
 
 // Advance registers the fence of the tenure of h at resource without a write, so that
 // from then on every older one is refused (R16a). It returns the record as it is then.
@@ -150,6 +169,14 @@ func (f *Fence) AdvanceMutation(ctx context.Context, resource lastword.Resource,
 // "Not found" is no proof while an attempt may still be under way (R22).
 func (f *Fence) Lookup(ctx context.Context, resource lastword.Resource, operation string) (r lastword.Receipt, found bool, err error) {
 	return fence.Lookup(ctx, f.gate, f.place, resource, operation)
+}
+
+// Resolve settles an operation whose outcome was left open, by registering the fence of
+// the tenure of h and looking after that (R22). Not found and no error is proof that the
+// operation had no effect and never will have: it may be done again under this fence. See
+// fence.Resolve.
+func (f *Fence) Resolve(ctx context.Context, resource lastword.Resource, h lastword.Holder, operation string) (r lastword.Receipt, found bool, err error) {
+	return fence.Resolve(ctx, f.gate, f.place, fence.Call{Resource: resource, Holder: h}, operation)
 }
 
 // Inspect is the record of a resource, its refusals and what is in quarantine. It

@@ -99,9 +99,19 @@ func subject(tb fencetest.TB, options string) fencetest.Subject {
 				return errors.Join(err1, err2)
 			})
 		},
+		Shadow: func(ctx context.Context, key fence.Key) error {
+			return place.Shadow(ctx, key.Domain, string(key.Resource), rollingOut)
+		},
+		Enforce: func(ctx context.Context, key fence.Key) error {
+			_, err := place.Enforce(ctx, key.Domain, string(key.Resource), rollingOut)
+			return err
+		},
 		Image: func(ctx context.Context) (string, error) { return image(ctx, db) },
 	})
 }
+
+// rollingOut is whoever begins and ends a roll-out.
+var rollingOut = fence.Act{Operator: "anna", Reason: "a roll-out", At: wall}
 
 func inTx(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, nil)
@@ -140,7 +150,7 @@ func image(ctx context.Context, db *sql.DB) (string, error) {
 	for _, table := range []string{
 		"doc ORDER BY resource", "effect ORDER BY id", "lastword_fence ORDER BY 1, 2", "lastword_receipt ORDER BY 1, 2, 3",
 		"lastword_tombstone ORDER BY 1, 2, 3", "lastword_refusal ORDER BY 1, 2, 3", "lastword_quarantine ORDER BY 1, 2, 3, 4",
-		"lastword_restored ORDER BY 1", "lastword_act ORDER BY 1",
+		"lastword_restored ORDER BY 1", "lastword_act ORDER BY 1", "lastword_protected ORDER BY 1", "lastword_rollout ORDER BY 1, 2", "lastword_pass ORDER BY 1, 2",
 	} {
 		rows, err := db.QueryContext(ctx, "SELECT * FROM "+table)
 		if err != nil {

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
+	"github.com/lastword/lastword/internal/fencesql"
 	"github.com/lastword/lastword/internal/sqldb"
 )
 
@@ -16,38 +18,43 @@ import (
 // use. Most programs use a [Fence]; a Place alone is enough to look things up, also
 // in a database that this process may only read.
 type Place struct {
-	db     *sql.DB
-	name   string
-	memory bool
-	stmts  statements
+	db        *sql.DB
+	name      string
+	engine    fencesql.Engine
+	memory    bool
+	isolation sql.IsolationLevel
+	stmts     map[string]*sql.Stmt // prepared by the pool once per connection
+
+	protects protection
+	now      func() time.Time // for people
 }
 
 var _ fence.Place[*Tx] = (*Place)(nil)
 
-// statements are prepared by the pool once per connection.
-type statements struct {
-	lock, begin, load, insert, update, updateNumber, insertReceipt, receipt *sql.Stmt
-}
-
 // OpenPlace looks at the database and returns it as a place. name tells it apart
 // from every other place that the process uses; "" takes "sqlite:" and the path of
-// the file. It refuses, with one line of [lastword.CodeInvalid] or
-// [lastword.CodeUnavailable], a database that is not SQLite, is damaged, or lacks the
-// tables of [Init]. It writes nothing.
+// the file, or "postgresql:", the server's own identity and the name of the database. It
+// refuses, with one line of [lastword.CodeInvalid] or [lastword.CodeUnavailable], a
+// database that is neither SQLite nor PostgreSQL, is damaged, or lacks the tables of
+// [Init]. It writes nothing.
 func OpenPlace(ctx context.Context, db *sql.DB, name string) (*Place, error) {
 	const op = "open fence"
-	if err := checkEngine(ctx, op, db); err != nil {
+	engine, err := engineOf(ctx, op, db)
+	if err != nil {
 		return nil, err
 	}
-	if err := checkSchema(ctx, op, db); err != nil {
+	if err := fencesql.CheckSchema(ctx, op, engine, db, engine.Schema(), engine.Closing().Schema()); err != nil {
 		return nil, err
 	}
-	p := &Place{db: db, name: name}
+	p := &Place{db: db, name: name, engine: engine, now: time.Now} //nolint:forbidigo // the one place where the clock for people is taken
 	if err := p.look(ctx); err != nil {
-		return nil, explain(op, err)
+		return nil, fencesql.Explain(engine, op, err)
+	}
+	if _, err := p.lookForProtection(ctx); err != nil {
+		return nil, fencesql.Explain(engine, op, err)
 	}
 	if err := p.prepare(ctx); err != nil {
-		return nil, explain(op, errors.Join(err, p.Close()))
+		return nil, fencesql.Explain(engine, op, errors.Join(err, p.Close()))
 	}
 	return p, nil
 }
@@ -55,8 +62,15 @@ func OpenPlace(ctx context.Context, db *sql.DB, name string) (*Place, error) {
 // memories numbers the databases that have no file.
 var memories atomic.Uint64
 
-// look finds the file behind the pool.
+// look finds the file, or the server, behind the pool.
 func (p *Place) look(ctx context.Context) error {
+	if _, ok := p.engine.(fencesql.PostgreSQL); ok {
+		server, err := fencesql.Identity(ctx, fencesql.Plain{Querier: p.db})
+		if p.name == "" {
+			p.name = server
+		}
+		return err
+	}
 	var file string
 	row := p.db.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'")
 	if err := row.Scan(&file); err != nil {
@@ -73,15 +87,17 @@ func (p *Place) look(ctx context.Context) error {
 }
 
 func (p *Place) prepare(ctx context.Context) error {
-	for _, s := range []struct {
-		stmt **sql.Stmt
-		text string
-	}{
-		{&p.stmts.lock, sqlLock}, {&p.stmts.begin, "BEGIN"}, {&p.stmts.load, sqlLoad}, {&p.stmts.insert, sqlInsert}, {&p.stmts.update, sqlUpdate}, {&p.stmts.updateNumber, sqlUpdateNumber},
-		{&p.stmts.insertReceipt, sqlInsertReceipt}, {&p.stmts.receipt, sqlReceipt},
-	} {
-		err := sqldb.Backoff{}.Retry(ctx, dialect, func(ctx context.Context) (err error) {
-			*s.stmt, err = p.db.PrepareContext(ctx, s.text)
+	p.stmts = map[string]*sql.Stmt{}
+	hot := p.engine.Hot()
+	if p.lite() {
+		hot = append(hot, sqlPass, sqlClosePass)
+	}
+	for _, text := range hot {
+		err := sqldb.Backoff{}.Retry(ctx, p.engine, func(ctx context.Context) error {
+			stmt, err := p.db.PrepareContext(ctx, text)
+			if err == nil {
+				p.stmts[text] = stmt
+			}
 			return err
 		})
 		if err != nil {
@@ -95,41 +111,81 @@ func (p *Place) prepare(ctx context.Context) error {
 // caller's.
 func (p *Place) Close() error {
 	var errs []error
-	s := p.stmts
-	for _, stmt := range []*sql.Stmt{s.lock, s.begin, s.load, s.insert, s.update, s.updateNumber, s.insertReceipt, s.receipt} {
-		if stmt != nil {
-			errs = append(errs, stmt.Close())
-		}
+	for _, stmt := range p.stmts {
+		errs = append(errs, stmt.Close())
 	}
 	return errors.Join(errs...)
 }
 
-// Name is "sqlite:" and the path of the file, unless [OpenPlace] was told another.
+// Name is "sqlite:" and the path of the file, or "postgresql:", the server and the
+// database, unless [OpenPlace] was told another.
 func (p *Place) Name() string { return p.name }
 
 // Find is the receipt of an operation. It moves nothing (R21): it is one SELECT.
 func (p *Place) Find(ctx context.Context, key fence.Key, operation string) (r lastword.Receipt, found bool, err error) {
-	err = sqldb.Backoff{}.Retry(ctx, dialect, func(ctx context.Context) error {
-		row := p.stmts.receipt.QueryRowContext(ctx, key.Domain, string(key.Resource), operation)
-		r, err = scanReceipt(row, key, operation)
-		found = err == nil
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
+	err = p.reading(ctx, "lookup", key, func(ctx context.Context, c fencesql.Conn) (err error) {
+		r, found, err = fencesql.Find(ctx, p.engine, c, key, operation)
 		return err
 	})
-	if err != nil {
-		return lastword.Receipt{}, false, p.fail("lookup", key, err)
+	return r, found, err
+}
+
+// Inspect reads the record and what was noted beside it, all of one moment. It takes
+// no lock.
+func (p *Place) Inspect(ctx context.Context, key fence.Key) (found fence.Inspection, err error) {
+	err = p.reading(ctx, "status", key, func(ctx context.Context, c fencesql.Conn) (err error) {
+		found, err = fencesql.Inspect(ctx, p.engine, c, key)
+		return err
+	})
+	return found, err
+}
+
+// Records are the resources of domain that have a record, in byte order.
+func (p *Place) Records(ctx context.Context, domain string, after lastword.Resource, limit int) (found []lastword.Resource, err error) {
+	err = p.reading(ctx, "records", fence.Key{Domain: domain}, func(ctx context.Context, c fencesql.Conn) (err error) {
+		found, err = fencesql.Records(ctx, p.engine, c, domain, after, limit)
+		return err
+	})
+	return found, err
+}
+
+// Domains are the domains of which the database has a record, a receipt or a refusal of
+// a resource.
+func (p *Place) Domains(ctx context.Context, r lastword.Resource) (found []string, err error) {
+	err = p.reading(ctx, "domains", fence.Key{Resource: r}, func(ctx context.Context, c fencesql.Conn) (err error) {
+		found, err = fencesql.Domains(ctx, p.engine, c, r)
+		return err
+	})
+	return found, err
+}
+
+// Windows are the domains in which a window after a restore is open (R20).
+func (p *Place) Windows(ctx context.Context) (found []string, err error) {
+	err = p.reading(ctx, "windows", fence.Key{}, func(ctx context.Context, c fencesql.Conn) (err error) {
+		found, err = fencesql.Windows(ctx, p.engine, c)
+		return err
+	})
+	return found, err
+}
+
+// reading runs fn in a transaction that sees one moment and writes nothing.
+func (p *Place) reading(ctx context.Context, op string, key fence.Key, fn func(context.Context, fencesql.Conn) error) error {
+	opts := &sql.TxOptions{ReadOnly: true}
+	if _, ok := p.engine.(fencesql.PostgreSQL); ok {
+		opts.Isolation = sql.LevelRepeatableRead
 	}
-	return r, found, nil
+	err := sqldb.Backoff{}.Retry(ctx, p.engine, func(ctx context.Context) error {
+		tx, err := p.db.BeginTx(ctx, opts)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // it only read
+		return fn(ctx, p.conn(tx))
+	})
+	return p.fail(op, key, err)
 }
 
 // fail is the one line for an error of the engine, with the resource in it.
 func (p *Place) fail(op string, key fence.Key, err error) error {
-	err = explain(op, err)
-	var e *lastword.Error
-	if errors.As(err, &e) && e.Resource == "" && e.Op != "" {
-		e.Resource = key.Resource
-	}
-	return err
+	return fencesql.Fail(p.engine, op, key, err)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence/sqlfence"
 	"github.com/lastword/lastword/grant"
+	"github.com/lastword/lastword/internal/postgrestest"
 )
 
 // The test binary is its own child process: childEnv names what the child does.
@@ -27,7 +28,7 @@ const childEnv = "SQLFENCE_TEST_CHILD"
 func TestMain(m *testing.M) {
 	child, ok := children[os.Getenv(childEnv)]
 	if !ok {
-		os.Exit(m.Run())
+		os.Exit(postgrestest.Main(m))
 	}
 	if err := child(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)

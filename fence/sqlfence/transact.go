@@ -4,51 +4,36 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
+	"time"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
+	"github.com/lastword/lastword/internal/fencesql"
 	"github.com/lastword/lastword/internal/sqldb"
 )
 
-// again is how often a transaction is repeated, besides for a busy database, because
-// its connection broke before COMMIT (as often as database/sql does) or because the
-// record changed under it.
-const again = 3
+// commitGrace is how long a COMMIT that is under way may outlast its context, where it
+// has to cross a network: what is abandoned is unknown, and most come to their end.
+const commitGrace = time.Second
 
-// Transact runs fn in one transaction that has the write lock from its first
-// statement on. Busy errors, also those of fn, repeat the whole of it until ctx ends.
+// Transact runs fn in one transaction. Errors of engines that are busy, also those of
+// fn, repeat the whole of it until ctx ends. On SQLite it has the write lock from its
+// first statement on.
 func (p *Place) Transact(ctx context.Context, key fence.Key, fn func(ctx context.Context, tx *Tx) error) error {
-	if err := ctx.Err(); err != nil {
-		return p.fail("begin", key, err)
-	}
-	var undecided error
-	err := sqldb.Backoff{}.Retry(ctx, dialect, func(ctx context.Context) (err error) {
-		for range again {
-			err = p.attempt(ctx, key, fn)
-			if open(err) { // whatever its cause, this is not done again
-				undecided = err
-				return nil
-			}
-			if ctx.Err() != nil || !lostConnection(err) && !errors.Is(err, errChanged) {
-				return err
-			}
+	return fencesql.Repeat(ctx, p.engine, key, func(ctx context.Context) error {
+		err := p.attempt(ctx, key, fn)
+		if p.becameProtected(ctx, err) {
+			return p.attempt(ctx, key, fn)
 		}
 		return err
 	})
-	if undecided != nil {
-		return undecided
-	}
-	if err != nil && ctx.Err() != nil && dialect.Class(err) == sqldb.Busy {
-		// What stood in the way until the end may be fn's error, already explained.
-		return p.fail("transact", key, &lastword.Error{Code: lastword.CodeUnavailable, Op: "transact", Err: err,
-			Message: "the database was busy until the time was over", Hint: "nothing was written; try again"})
-	}
-	return err
 }
 
-// open reports whether err leaves the outcome open: then nothing may be repeated.
-func open(err error) bool { return errors.Is(err, lastword.ErrUnknownOutcome) }
+// Note counts a refusal, keeps the refused operation and freezes the record, as the
+// evidence asks, in a transaction of its own (R16b).
+func (p *Place) Note(ctx context.Context, key fence.Key, e fence.Evidence) error {
+	return p.Transact(ctx, key, func(ctx context.Context, tx *Tx) error { return fencesql.Note(ctx, tx.tables, key, e) })
+}
 
 // attempt is one run. Its errors are fn's, unchanged, or explained.
 func (p *Place) attempt(ctx context.Context, key fence.Key, fn func(ctx context.Context, tx *Tx) error) error {
@@ -60,12 +45,12 @@ func (p *Place) attempt(ctx context.Context, key fence.Key, fn func(ctx context.
 	// database/sql rolls a transaction back when its context ends, and a driver may
 	// interrupt COMMIT for it: then nobody knows what happened. So the end of ctx
 	// reaches the transaction only while it waits for its lock; after that it
-	// reaches the statements alone.
+	// reaches the statements alone, and COMMIT only where it could wait for ever.
 	txCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	detach := context.AfterFunc(ctx, cancel)
 	defer detach()
-	sqlTx, err := conn.BeginTx(txCtx, nil)
+	sqlTx, err := conn.BeginTx(txCtx, &sql.TxOptions{Isolation: p.isolation})
 	if err != nil {
 		leave(ctx, conn)
 		return p.fail("begin", key, err)
@@ -73,11 +58,11 @@ func (p *Place) attempt(ctx context.Context, key fence.Key, fn func(ctx context.
 	done := false
 	defer func() {
 		if !done { // an error, a panic or runtime.Goexit
-			rollback(conn, sqlTx)
+			p.rollback(conn, sqlTx)
 		}
 	}()
-	tx := &Tx{place: p, sql: sqlTx}
-	if err := tx.lock(ctx); err != nil {
+	tx := p.tx(sqlTx, false)
+	if err := fencesql.Lock(ctx, tx.tables); err != nil {
 		return p.fail("begin", key, err)
 	}
 	if !detach() && ctx.Err() != nil {
@@ -86,9 +71,13 @@ func (p *Place) attempt(ctx context.Context, key fence.Key, fn func(ctx context.
 	if err := fn(ctx, tx); err != nil {
 		return err
 	}
+	if err := tx.closePasses(ctx); err != nil {
+		return err
+	}
 	if err := ctx.Err(); err != nil { // the last moment at which this is certain
 		return p.fail("commit", key, err)
 	}
+	defer p.bound(ctx, cancel)()
 	err = sqlTx.Commit()
 	done = true
 	if err == nil {
@@ -97,22 +86,30 @@ func (p *Place) attempt(ctx context.Context, key fence.Key, fn func(ctx context.
 	return p.commitFailed(ctx, key, conn, err)
 }
 
+// bound ends a COMMIT that waits for a network some time after ctx has ended. It
+// returns what takes that back.
+func (p *Place) bound(ctx context.Context, cancel func()) (release func()) {
+	if _, ok := p.engine.(fencesql.PostgreSQL); !ok {
+		return func() {}
+	}
+	return fencesql.AfterEnd(ctx, commitGrace, cancel)
+}
+
 // commitFailed tells a COMMIT that certainly did not happen from one whose fate is
-// open. BUSY (outside WAL: a reader is in the way) and a deferred constraint are
-// found before anything is written, and leave the transaction open; see
-// sqldb.SQLite.RolledBack. After everything else, a lost connection and a full disk
-// among it, the log may hold the commit, and a crash could bring it to light: that
-// is MUTATION_UNKNOWN, even where a look now would show nothing. Apply says so
-// and does not look; [Fence.Lookup] may settle it, applying again does.
+// open. What proves the roll-back is said at RolledBack of sqldb.SQLite and
+// sqldb.PostgreSQL. After everything else, a lost connection and a full disk among it,
+// the commit may have happened, or a crash could bring it to light: that is
+// MUTATION_UNKNOWN, even where a look now would show nothing. Apply says so and does not
+// look; [Fence.Lookup] may settle it, applying again does.
 func (p *Place) commitFailed(ctx context.Context, key fence.Key, conn *sql.Conn, err error) error {
-	if !dialect.RolledBack(err) {
+	if !p.engine.RolledBack(err) {
 		if !p.memory { // whose only connection is the data
 			discard(conn)
 		}
-		return p.fail("commit", key, unknown(p.name, err))
+		return p.fail("commit", key, fencesql.Unknown(p.name, err))
 	}
 	leave(ctx, conn)
-	if dialect.Class(err) == sqldb.Constraint {
+	if p.engine.Class(err) == sqldb.Constraint {
 		return p.fail("commit", key, &lastword.Error{Code: lastword.CodeInvalid, Op: "commit", Err: err,
 			Message: "the effect breaks a constraint that is checked at COMMIT"})
 	}
@@ -123,14 +120,17 @@ func (p *Place) commitFailed(ctx context.Context, key fence.Key, conn *sql.Conn,
 // have begun. Some drivers leave it open, others do not; the answer is an error if
 // there was nothing to end.
 func leave(ctx context.Context, conn *sql.Conn) {
-	_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitGrace)
+	defer cancel()
+	_, _ = conn.ExecContext(ctx, "ROLLBACK")
 }
 
-// rollback undoes the transaction. An error of class Other says that there is none
-// any more (SQLite ended it after an error, or the effect did). A connection that
-// could not roll back is not used again: closing it does.
-func rollback(conn *sql.Conn, tx *sql.Tx) {
-	if err := tx.Rollback(); err != nil && dialect.Class(err) != sqldb.Other {
+// rollback undoes the transaction. An error of class Other says, on SQLite, that there
+// is none any more (SQLite ended it after an error, or the effect did). A connection
+// that could not roll back is not used again: closing it does.
+func (p *Place) rollback(conn *sql.Conn, tx *sql.Tx) {
+	err := tx.Rollback()
+	if _, postgres := p.engine.(fencesql.PostgreSQL); err != nil && (postgres || p.engine.Class(err) != sqldb.Other) {
 		discard(conn)
 	}
 }

@@ -92,6 +92,10 @@ type FenceRecord struct {
 	// may have had its effect. 0 is no window. Of a record that does not exist it is
 	// the place's, looked up with the record.
 	Restored uint64
+	// Shadow says that the record is still being rolled out (R18): a write that would be
+	// refused passes, and is counted. It ends once and never begins again. It is looked
+	// up with the record, also with one that does not exist, and never stored.
+	Shadow bool
 	// Unraised says that the whole place was restored and this record has not been
 	// raised since (R20). It is looked up with the record and never stored.
 	Unraised bool
@@ -186,6 +190,9 @@ type Decision struct {
 	// Record is to be stored with the effect and the receipt, if Write is set.
 	Write  bool
 	Record FenceRecord
+	// Shadow says of a refusal that it is only told: the record is in shadow, so the
+	// effect runs, and nothing else is stored (R18).
+	Shadow bool
 	// Seq is the number that the write consumes.
 	Seq uint64
 	// ReplayOf is the operation whose receipt answers, with REPLAYED.
@@ -200,6 +207,17 @@ type Decision struct {
 // Admit decides on a write (protocol §4). All of what it is shown must have been
 // read under the record's lock, in the transaction that stores what it returns.
 func Admit(rec FenceRecord, known KnownOperation, a Attempt) Decision {
+	d := admit(rec, known, a)
+	d.Shadow = rec.Shadow && d.refuses()
+	return d
+}
+
+// refuses: a verdict that runs no effect and shows no receipt.
+func (d Decision) refuses() bool {
+	return d.Verdict != "" && d.Verdict != lastword.Applied && d.Verdict != lastword.Replayed
+}
+
+func admit(rec FenceRecord, known KnownOperation, a Attempt) Decision {
 	if d := door(rec, a); d.Verdict != "" || d.Again != "" {
 		return d
 	}

@@ -13,6 +13,15 @@ func IssueTime(operation string) (ms uint64, ok bool) {
 	return 0, false
 }
 
+// Pruned reports whether the receipt of an operation may be gone because receipts were
+// pruned up to mark, in milliseconds since 1970 (R19): no clock is asked. It is told
+// after a look that found none. 0 is no mark. An id without an issue time is pruned
+// only with a tombstone.
+func Pruned(operation string, mark uint64) bool {
+	issued, ok := IssueTime(operation)
+	return mark > 0 && ok && issued <= mark
+}
+
 func uuidTime(s string) (ms uint64, ok bool) {
 	digits := 0
 	for i := range len(s) {

@@ -168,6 +168,8 @@ func (p *rowParser) want(cells []string, stored FenceRecord) Decision {
 		case word == "-":
 		case word == "freeze":
 			d.Freeze = true
+		case word == "shadow":
+			d.Shadow = true
 		case word == "quarantine":
 			d.Quarantine = true
 		case word == "replay" && len(words) > 0:
@@ -191,6 +193,8 @@ func (p *rowParser) record(cell string) FenceRecord {
 			switch word {
 			case "lost":
 				rec.Lost = true
+			case "shadow":
+				rec.Shadow = true
 			case "window":
 				rec.Restored = p.number(value)
 			default:
@@ -220,6 +224,8 @@ func (p *rowParser) record(cell string) FenceRecord {
 			rec.Status = StatusMode(dash(value))
 		case "frozen":
 			rec.Frozen = true
+		case "shadow":
+			rec.Shadow = true
 		case "imported":
 			rec.Imported = true
 		case "unraised":
@@ -324,7 +330,7 @@ func (p *rowParser) pairs(words []string) func(yield func(word, value string) bo
 		for len(words) > 0 {
 			word, takes := words[0], 1
 			switch word {
-			case "frozen", "early", "imported", "unraised", "lost":
+			case "frozen", "early", "imported", "unraised", "lost", "shadow":
 				takes = 0
 			case "heard":
 				takes = 2

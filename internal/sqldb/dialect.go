@@ -29,9 +29,11 @@ const (
 	NotADatabase
 	// Interrupted: the statement was stopped on the way.
 	Interrupted
+	// Unreachable: the server is not there, goes down, or takes no further connection.
+	Unreachable
 )
 
-var classNames = [...]string{"other", "busy", "constraint", "full", "read-only", "i/o", "cannot open", "not a database", "interrupted"}
+var classNames = [...]string{"other", "busy", "constraint", "full", "read-only", "i/o", "cannot open", "not a database", "interrupted", "unreachable"}
 
 // String is the class in a word or two.
 func (c Class) String() string {
@@ -62,11 +64,23 @@ type Dialect interface {
 	// fails because somebody else wrote in between.
 	Begin() string
 
+	// Confirm is a statement that fails in a transaction which the engine has given
+	// up, where COMMIT would succeed without having committed; "" where it would not.
+	Confirm() string
+
 	// RolledBack reports whether err, returned by COMMIT, proves that nothing of
 	// the transaction was or will be written once the connection has been rolled
 	// back. If in doubt it is false.
 	RolledBack(err error) bool
 
-	// Tables returns the names of all ordinary tables and views in the database.
+	// Tables returns the names of all ordinary tables and views in the database, or in
+	// the part of it that is ours.
 	Tables(ctx context.Context, q Querier) ([]string, error)
+
+	// Table is what a table of ours is called in a statement.
+	Table(name string) string
+
+	// Enter is done first in the transaction of a migration: it keeps others out until
+	// the end of it, where the engine does not do so by itself.
+	Enter(ctx context.Context, q Querier) error
 }

@@ -70,9 +70,17 @@ func Inspect(ctx context.Context, d Dialect, q Querier, s Schema) (int, error) {
 
 // Migrate brings the schema to the version of s. Several processes may do so at
 // once: every step is one transaction that looks at the version first.
+//
+// Who finds nothing to do needs no right to change anything.
 func Migrate(ctx context.Context, d Dialect, conn *sql.Conn, s Schema) error {
+	if version, err := Inspect(ctx, d, conn, s); err == nil && version == len(s.Steps) {
+		return nil
+	}
 	for done := false; !done; {
 		_, err := Transact(ctx, d, conn, func(ctx context.Context) error {
+			if err := d.Enter(ctx, conn); err != nil {
+				return err
+			}
 			version, err := Inspect(ctx, d, conn, s)
 			if err != nil {
 				return err
@@ -81,7 +89,7 @@ func Migrate(ctx context.Context, d Dialect, conn *sql.Conn, s Schema) error {
 			if done {
 				return nil
 			}
-			return s.step(ctx, conn, version)
+			return s.step(ctx, d, conn, version)
 		})
 		if err != nil {
 			return err
@@ -95,7 +103,7 @@ func (s Schema) version(ctx context.Context, d Dialect, q Querier, tables []stri
 		return 0, nil
 	}
 	var found, version int
-	row := q.QueryRowContext(ctx, "SELECT count(*), coalesce(max(version), 0) FROM "+SchemaTable+" WHERE name = '"+s.Name+"'")
+	row := q.QueryRowContext(ctx, "SELECT count(*), coalesce(max(version), 0) FROM "+d.Table(SchemaTable)+" WHERE name = '"+s.Name+"'")
 	if err := row.Scan(&found, &version); err != nil {
 		if d.Class(err) == Other {
 			return 0, refuse("move that table away, or use another database",
@@ -110,12 +118,12 @@ func (s Schema) version(ctx context.Context, d Dialect, q Querier, tables []stri
 	return version, nil
 }
 
-func (s Schema) step(ctx context.Context, q Querier, version int) error {
+func (s Schema) step(ctx context.Context, d Dialect, q Querier, version int) error {
 	statements := slices.Clone(s.Steps[version])
-	record := fmt.Sprintf("UPDATE %s SET version = %d WHERE name = '%s' AND version = %d", SchemaTable, version+1, s.Name, version)
+	record := fmt.Sprintf("UPDATE %s SET version = %d WHERE name = '%s' AND version = %d", d.Table(SchemaTable), version+1, s.Name, version)
 	if version == 0 {
-		statements = append([]string{"CREATE TABLE IF NOT EXISTS " + SchemaTable + " (name VARCHAR(64) NOT NULL PRIMARY KEY, version INTEGER NOT NULL)"}, statements...)
-		record = fmt.Sprintf("INSERT INTO %s (name, version) VALUES ('%s', 1)", SchemaTable, s.Name)
+		statements = append([]string{"CREATE TABLE IF NOT EXISTS " + d.Table(SchemaTable) + " (name VARCHAR(64) NOT NULL PRIMARY KEY, version INTEGER NOT NULL)"}, statements...)
+		record = fmt.Sprintf("INSERT INTO %s (name, version) VALUES ('%s', 1)", d.Table(SchemaTable), s.Name)
 	}
 	for _, statement := range statements {
 		if _, err := q.ExecContext(ctx, statement); err != nil {

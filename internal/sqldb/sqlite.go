@@ -83,6 +83,15 @@ func (SQLite) Tables(ctx context.Context, q Querier) ([]string, error) {
 	return names(rows)
 }
 
+// Confirm is nothing: COMMIT fails where there is no transaction.
+func (SQLite) Confirm() string { return "" }
+
+// Table is the name as it is.
+func (SQLite) Table(name string) string { return name }
+
+// Enter does nothing: whoever writes is alone.
+func (SQLite) Enter(context.Context, Querier) error { return nil }
+
 func names(rows *sql.Rows) (all []string, err error) {
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {

@@ -46,6 +46,9 @@ func Transact(ctx context.Context, d Dialect, conn Execer, fn func(context.Conte
 		}
 	}()
 	err := fn(ctx)
+	if confirm := d.Confirm(); err == nil && confirm != "" {
+		_, err = conn.ExecContext(ctx, confirm)
+	}
 	if err == nil {
 		if _, err = conn.ExecContext(ctx, "COMMIT"); err == nil {
 			done = true

@@ -1,4 +1,4 @@
-package sqlfence
+package fencesql
 
 import (
 	"errors"
@@ -10,10 +10,10 @@ import (
 	"github.com/lastword/lastword/fence"
 )
 
-// timeLayout sorts as text and is exact to the microsecond.
-const timeLayout = "2006-01-02T15:04:05.000000Z"
+// TimeLayout sorts as text and is exact to the microsecond.
+const TimeLayout = "2006-01-02T15:04:05.000000Z"
 
-func timeText(t time.Time) string { return t.UTC().Format(timeLayout) }
+func timeText(t time.Time) string { return t.UTC().Format(TimeLayout) }
 
 // recordArgs are the columns of a record, from fence to restored.
 func recordArgs(rec fence.Record) ([]any, error) {
@@ -25,17 +25,10 @@ func recordArgs(rec fence.Record) ([]any, error) {
 	return []any{
 		int64(rec.Fence), rec.LeaseID, rec.GrantDigest.String(), rec.Root.String(),
 		int64(rec.LastSeq), rec.LastOperation, rec.LastPayload.String(),
-		string(rec.Policy), string(rec.Status), bit(rec.Frozen), int64(rec.Step),
+		string(rec.Policy), string(rec.Status), rec.Frozen, int64(rec.Step),
 		int64(rec.BundleSequence), int64(rec.MinEpoch), int64(rec.MinPolicyGeneration),
-		bit(rec.Imported), int64(rec.Heard.Epoch), int64(rec.Heard.Revision), int64(rec.Restored),
+		rec.Imported, int64(rec.Heard.Epoch), int64(rec.Heard.Revision), int64(rec.Restored),
 	}, nil
-}
-
-func bit(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // fits: the engines' integers are signed. No honest number comes near the bound.
@@ -65,6 +58,25 @@ func (r *recordRow) targets() []any {
 		&r.bundle, &r.epoch, &r.minimum,
 		&r.rec.Imported, &r.heardEpoch, &r.heard, &r.restored, &r.rec.Unraised, &r.rec.Lost,
 	}
+}
+
+// scan reads what a load returns: first the settings of the connection, whatever they
+// are, then the record and what is known beside it.
+func (l *loaded) scan(row Row, operation string, settings ...any) error {
+	var r recordRow
+	var payload string
+	var pruned int64
+	targets := append(append(settings, r.targets()...), &l.known.Receipt, &payload, &l.known.Tombstone, &pruned, &r.rec.Shadow)
+	if err := row.Scan(targets...); err != nil {
+		return err
+	}
+	var err error
+	if l.record, err = r.record(); err != nil {
+		return err
+	}
+	l.pruned = uint64(pruned)
+	l.known.Tombstone = l.known.Tombstone || !l.known.Receipt && fence.Pruned(operation, l.pruned)
+	return parseDigest(&l.known.Payload, payload)
 }
 
 func (r *recordRow) record() (fence.Record, error) {
@@ -109,11 +121,8 @@ func blob(b []byte) []byte {
 	return b
 }
 
-// scanner is *sql.Row or *sql.Rows.
-type scanner interface{ Scan(targets ...any) error }
-
-// scanReceipt reads what sqlReceipt returns.
-func scanReceipt(row scanner, key fence.Key, operation string) (lastword.Receipt, error) {
+// scanReceipt reads what texts.Receipt returns.
+func scanReceipt(row Row, key fence.Key, operation string) (lastword.Receipt, error) {
 	r := lastword.Receipt{Domain: key.Domain, Resource: key.Resource, Operation: operation, Verdict: lastword.Applied}
 	var payload, digest, root, at string
 	var token, seq int64
@@ -125,8 +134,8 @@ func scanReceipt(row scanner, key fence.Key, operation string) (lastword.Receipt
 		r.Result = nil
 	}
 	var err error
-	if r.AppliedAt, err = time.Parse(timeLayout, at); err != nil {
-		return lastword.Receipt{}, &lastword.Error{Code: lastword.CodeInternal, Message: "a time in the tables of the fence is damaged", Err: err}
+	if r.AppliedAt, err = readTime(at); err != nil {
+		return lastword.Receipt{}, err
 	}
 	err = errors.Join(parseDigest(&r.Payload, payload), parseDigest(&r.GrantDigest, digest), parseDigest(&r.Root, root))
 	return r, err

@@ -1,0 +1,254 @@
+package sqlfence_test
+
+import (
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/internal/core"
+)
+
+// The function decides as the rules do: every row of their table is put to it, from the
+// stored state that the row names, also from those that no engine gets to by itself.
+func TestTheFunctionDecidesEveryRowOfTheVerdictTable(t *testing.T) { // R30
+	rows, err := core.VerdictTable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := pgProtect(t, pgDocuments)
+	mustExec(t, p.db, `ALTER TABLE lastword.fence DISABLE TRIGGER USER; ALTER TABLE lastword.rollout DISABLE TRIGGER USER`)
+	driven := 0
+	for n, row := range rows {
+		if row.Attempt.Fence > 1<<63-1 { // the driver has no such number
+			continue
+		}
+		driven++
+		tx, err := p.db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := functionRow{T: t, tx: tx, row: row, domain: fmt.Sprint("d", n)}
+		r.store()
+		r.decide()
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if driven < len(rows)-1 {
+		t.Fatalf("%d of %d rows were driven", driven, len(rows))
+	}
+}
+
+type functionRow struct {
+	*testing.T
+	tx     *sql.Tx
+	row    core.VerdictRow
+	domain string
+}
+
+const tableResource = "table/r"
+
+func (r functionRow) exec(query string, args ...any) {
+	r.Helper()
+	if _, err := r.tx.ExecContext(r.Context(), query, args...); err != nil {
+		r.Fatalf("row %q: %s: %v", r.row.Name, query, err)
+	}
+}
+
+// store makes what the row has stored, and what is known of its operation.
+func (r functionRow) store() {
+	r.Helper()
+	rec, a := r.row.Stored, r.row.Attempt
+	receipt := func(operation string, payload lastword.Digest) {
+		r.exec(`INSERT INTO lastword.receipt VALUES ($1, $2, $3, $4, 1, 1, '', '', '', '', '', '', '2027-01-15T08:02:03.456789Z')`, r.domain, tableResource, operation, payload.String())
+	}
+	if rec.Exists {
+		r.exec(`INSERT INTO lastword.fence VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
+			r.domain, tableResource, int64(rec.Fence), rec.LeaseID, rec.GrantDigest.String(), rec.Root.String(), int64(rec.LastSeq), rec.LastOperation, rec.LastPayload.String(),
+			string(rec.Policy), string(rec.Status), rec.Frozen, int64(rec.Step), int64(rec.BundleSequence), int64(rec.MinEpoch), int64(rec.MinPolicyGeneration),
+			rec.Imported, int64(rec.Heard.Epoch), int64(rec.Heard.Revision), int64(rec.Restored))
+		if rec.LastOperation != "" && rec.LastOperation != a.Operation {
+			receipt(rec.LastOperation, rec.LastPayload)
+		}
+	}
+	if mark := rec.Restored; !rec.Exists && mark > 0 || rec.Unraised {
+		r.exec(`INSERT INTO lastword.restored VALUES ($1, $2)`, r.domain, int64(max(mark, 1)))
+	}
+	if rec.Shadow {
+		r.exec(`INSERT INTO lastword.rollout VALUES ($1, 'table/', 1, '2027-01-15T08:02:03.456789Z')`, r.domain)
+	}
+	if rec.Lost {
+		receipt("of another operation", lastword.DigestOf([]byte("x")))
+	}
+	if r.row.Known.Receipt {
+		receipt(a.Operation, r.row.Known.Payload)
+	}
+	if r.row.Known.Tombstone {
+		r.exec(`INSERT INTO lastword.tombstone VALUES ($1, $2, $3, '')`, r.domain, tableResource, lastword.DigestOf([]byte(a.Operation)).String())
+	}
+}
+
+// decide calls the function and compares verdict, reason, number and the record after.
+func (r functionRow) decide() {
+	r.Helper()
+	a, want := r.row.Attempt, r.row.Want
+	shared := `policy => $8, status_mode => $9, step => $10, imported => $11, heard_mode => $12, heard_state => $13, next_fence => $14, after_look => $15,
+	heard_epoch => $16, heard_revision => $17, bundle_sequence => $18, min_epoch => $19, policy_generation => $20, min_policy_generation => $21`
+	args := []any{
+		r.domain, tableResource, "owner", int64(a.Fence), a.LeaseID, a.GrantDigest.String(), a.Root.String(),
+		string(a.Policy), string(a.Status), int64(a.Step), a.Imported, string(a.Heard.Mode), string(a.Heard.State), int64(a.Heard.NextFence), a.Heard.AfterLook,
+		int64(a.Heard.Mark.Epoch), int64(a.Heard.Mark.Revision), int64(a.BundleSequence), int64(a.MinEpoch), int64(a.PolicyGeneration), int64(a.MinPolicyGeneration),
+	}
+	query := `SELECT lastword.advance($1, $2, $3, $4, $5, $6, $7, ` + shared + `), 0`
+	if !r.row.Advance {
+		query = `SELECT verdict, coalesce(number, 0) FROM lastword.apply($1, $2, $3, $4, $5, $6, $7, seq => $22, operation => $23, payload => $24, ` + shared + `)`
+		args = append(args, int64(a.Seq), a.Operation, a.Payload.String())
+	}
+	before := r.record()
+	r.exec(`SAVEPOINT before`)
+	var verdict string
+	var number int64
+	err := r.tx.QueryRowContext(r.Context(), query, args...).Scan(&verdict, &number)
+	told := refusalOf(err)
+	if err != nil {
+		r.exec(`ROLLBACK TO SAVEPOINT before`)
+	}
+	expected, why := string(want.Verdict), want.Why
+	switch want.Again {
+	case core.AgainVerify:
+		expected, why = "UNVERIFIED", "OUTDATED"
+	case core.AgainAsk:
+		expected = "STATUS_UNAVAILABLE"
+	}
+	if want.Shadow {
+		expected, why = string(want.Verdict.Shadow()), ""
+	}
+	if !r.row.Advance && (a.Operation == "" || a.Payload.IsZero()) { // of which no gate makes an attempt either
+		if e := (*pgconn.PgError)(nil); !errors.As(err, &e) || e.Code != "LW020" {
+			r.Errorf("row %q: an attempt without an operation or a payload: %v", r.row.Name, err)
+		}
+		return
+	}
+	got := verdict
+	if err != nil {
+		got = told.Verdict
+	}
+	if got != expected || told.Why != why || uint64(number) != want.Seq {
+		r.Errorf("row %q (%s): got %s %s %d, %v; want %s %s %d", r.row.Name, r.row.Rule, got, told.Why, number, err, expected, why, want.Seq)
+		return
+	}
+	if want.ReplayOf != "" && told.Receipt.Operation != want.ReplayOf {
+		r.Errorf("row %q: the receipt in the detail is of %q, want %q", r.row.Name, told.Receipt.Operation, want.ReplayOf)
+	}
+	if !want.Write {
+		if after := r.record(); after != before {
+			r.Errorf("row %q: %s changed the record from\n%sto\n%s", r.row.Name, got, before, after)
+		}
+		return
+	}
+	rec := want.Record
+	if after, wanted := r.record(), fmt.Sprintf("[%q]\n", strings.Join([]string{
+		rec.Fence.String(), rec.LeaseID, rec.GrantDigest.String(), rec.Root.String(), fmt.Sprint(rec.LastSeq), rec.LastOperation, rec.LastPayload.String(),
+		string(rec.Policy), string(rec.Status), fmt.Sprint(rec.Frozen), fmt.Sprint(rec.Step), fmt.Sprint(rec.BundleSequence), fmt.Sprint(rec.MinEpoch),
+		fmt.Sprint(rec.MinPolicyGeneration), fmt.Sprint(rec.Imported), fmt.Sprint(rec.Heard.Epoch), fmt.Sprint(rec.Heard.Revision), fmt.Sprint(rec.Restored),
+	}, "|")); after != wanted {
+		r.Errorf("row %q: the record after is\n%swant\n%s", r.row.Name, after, wanted)
+	}
+}
+
+func (r functionRow) record() string {
+	r.Helper()
+	var text sql.NullString
+	err := r.tx.QueryRowContext(r.Context(), `SELECT concat_ws('|', fence, lease_id, grant_digest, root, last_seq, last_operation, last_payload, policy, status_mode,
+	frozen::text, step, bundle_sequence, min_epoch, min_policy_generation, imported::text, heard_epoch, heard_revision, restored) FROM lastword.fence WHERE domain = $1`, r.domain).Scan(&text)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		r.Fatal(err)
+	}
+	if !text.Valid {
+		return ""
+	}
+	return fmt.Sprintf("[%q]\n", text.String)
+}
+
+// functionRefusal is the detail of the function's errors.
+type functionRefusal struct {
+	Verdict, Why, Resource, Fence string
+	Receipt                       struct{ Operation string }
+}
+
+func refusalOf(err error) (told functionRefusal) {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		_ = json.Unmarshal([]byte(e.Detail), &told)
+	}
+	return told
+}
+
+// A worker in another language needs only its driver. This one is Python's psycopg2, as
+// it is.
+func TestAPythonWorkerWritesThroughTheFunction(t *testing.T) {
+	p := pgProtect(t, pgDocuments, whole)
+	mustExec(t, p.db, `GRANT USAGE ON SCHEMA lastword TO worker; GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA lastword TO worker; GRANT USAGE ON ALL SEQUENCES IN SCHEMA lastword TO worker;
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lastword TO worker`)
+	run := func(args ...string) (string, error) {
+		out, err := exec.CommandContext(t.Context(), "/usr/bin/python3", append([]string{"../../examples/worker-python/worker.py",
+			strings.Replace(p.dsn, "postgres@", "worker@", 1)}, args...)...).CombinedOutput()
+		return strings.TrimSpace(string(out)), err
+	}
+	for _, c := range []struct {
+		fence, seq, operation, body, want string
+	}{
+		{"41", "1", "op-1", "one", "APPLIED 1"},
+		{"41", "1", "op-1", "one", "REPLAYED op-1"},
+		{"41", "1", "op-1", "other", "CONFLICT"},
+		{"42", "1", "op-2", "two", "APPLIED 1"},
+		{"41", "2", "op-3", "late", "STALE_OWNER"},
+		{"42", "9", "op-4", "far", "OUT_OF_ORDER"},
+		{"42", "2", "op-5", "five", "APPLIED 2"},
+	} {
+		out, err := run("doc/a", c.fence, "lease-"+c.fence, c.seq, c.operation, c.body)
+		if out != c.want || (err == nil) != strings.HasPrefix(c.want, "APPLIED") && !strings.HasPrefix(c.want, "REPLAYED") {
+			t.Errorf("%s: got %q, %v, want %q", c.operation, out, err, c.want)
+		}
+	}
+	if got := dump(t, p.db, `SELECT body FROM doc WHERE id = 'a'`); got != "[\"five\"]\n" {
+		t.Errorf("the document is %s", got)
+	}
+	p.refused(`UPDATE doc SET body = 'x' WHERE id = 'a'`)
+	// Go reads what Python wrote, and goes on behind it.
+	if r, found, err := p.fence.Lookup(t.Context(), "doc/a", "op-5"); err != nil || !found || r.Seq != 2 || r.AppliedAt.IsZero() {
+		t.Errorf("looked up: %+v, %v, %v", r, found, err)
+	}
+	p.mustThrough("doc/a", 43, `UPDATE doc SET body = 'go' WHERE id = 'a'`)
+}
+
+// A worker that forgets to look cannot commit: psql goes on after an error, and COMMIT
+// is a ROLLBACK then.
+func TestPsqlWritesThroughTheFunction(t *testing.T) {
+	p := pgProtect(t, pgDocuments, whole)
+	call := func(fence int, operation string) string {
+		digest := lastword.DigestOf([]byte(operation)).String()
+		return fmt.Sprintf(`BEGIN; SELECT * FROM lastword.apply('test', 'doc/a', 'psql', %d, 'lease-%d', '', '', 1, '%s', '%s', status_mode => 'fence-only');
+UPDATE doc SET body = '%s' WHERE id = 'a'; COMMIT;
+`, fence, fence, operation, digest, operation)
+	}
+	cmd := exec.CommandContext(t.Context(), "psql", "-X", "-A", "-t", p.dsn)
+	cmd.Stdin = strings.NewReader(call(42, "new") + call(41, "stale"))
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "APPLIED|1") || !strings.Contains(string(out), "lastword: STALE_OWNER: doc/a") || !strings.Contains(string(out), "ROLLBACK") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if got := dump(t, p.db, `SELECT body FROM doc WHERE id = 'a'`); got != "[\"new\"]\n" {
+		t.Errorf("the document is %s", got)
+	}
+	if _, err := p.bypass.ExecContext(t.Context(), `SELECT lastword.apply('test', 'doc/a', 'x', 99, 'l', '', '', 1, 'o', 'p')`); err == nil || !strings.Contains(err.Error(), "permission denied") {
+		t.Errorf("called by a role without the right: %v", err)
+	}
+}

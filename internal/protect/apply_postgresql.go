@@ -1,0 +1,258 @@
+package protect
+
+// What other languages call (R17, P3). It is the one place where an engine decides by
+// itself: every row of the verdict table of internal/core is put to it.
+//
+// It checks no signature and asks no authority. What its caller says of both is believed:
+// the right to call it is the right to write.
+
+// postgresIssued is core.IssueTime.
+const postgresIssued = `CREATE FUNCTION lastword.issued(operation text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+	SELECT CASE
+	WHEN operation COLLATE "C" ~ '^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-7[0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}$'
+		THEN ('x' || left(replace(operation, '-', ''), 12))::bit(48)::bigint
+	WHEN operation COLLATE "C" ~ '^[0-7][0-9A-HJKMNP-TV-Z]{25}$' THEN (
+		SELECT sum((strpos('0123456789ABCDEFGHJKMNPQRSTVWXYZ', substr(operation, i, 1)) - 1)::bigint << (5 * (10 - i)))::bigint FROM generate_series(1, 10) i)
+	END
+$$`
+
+// postgresRank is core.StatusMode's order.
+const postgresRank = `CREATE FUNCTION lastword.rank(mode text) RETURNS int LANGUAGE sql IMMUTABLE AS $$
+	SELECT CASE mode WHEN 'fence-only' THEN 0 WHEN 'proof' THEN 1 WHEN 'query' THEN 2 ELSE -1 END
+$$`
+
+// postgresRefuse ends a call with a verdict.
+const postgresRefuse = `CREATE FUNCTION lastword.refuse(verdict text, why text, resource text, stored bigint, receipt lastword.receipt) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE EXCEPTION 'lastword: %', verdict || CASE WHEN why = '' THEN '' ELSE ' (' || why || ')' END || ': ' || resource USING
+		ERRCODE = CASE verdict WHEN 'REPLAYED' THEN 'LW100' WHEN 'CONFLICT' THEN 'LW101' WHEN 'STALE_OWNER' THEN 'LW102'
+			WHEN 'RECEIPT_EXPIRED' THEN 'LW103' WHEN 'OUT_OF_ORDER' THEN 'LW104' WHEN 'ROOT_MISMATCH' THEN 'LW105'
+			WHEN 'FENCE_REGRESSION' THEN 'LW106' WHEN 'FENCE_JUMP' THEN 'LW107' WHEN 'UNVERIFIED' THEN 'LW108' WHEN 'STATUS_UNAVAILABLE' THEN 'LW109' END,
+		DETAIL = jsonb_build_object('verdict', verdict, 'why', why, 'resource', resource, 'fence', stored::text,
+			'receipt', CASE WHEN receipt IS NOT NULL AND receipt.operation IS NOT NULL THEN to_jsonb(receipt) END)::text,
+		HINT = CASE verdict WHEN 'REPLAYED' THEN 'It had its effect before: roll back, there is nothing left to do.'
+			WHEN 'STATUS_UNAVAILABLE' THEN 'The record wants to hear of the authority: say what it has answered, or make a new record with status_mode => ''fence-only''.'
+			ELSE 'Roll back. Nothing was changed.' END;
+END $$`
+
+// in SQL the words of the protocol are the names of parameters, so that a caller names
+// only those that it needs.
+const postgresArguments = `domain text, resource text, owner text, fence bigint, lease_id text, grant_digest text, root text,
+	seq bigint, operation text, payload text,
+	policy text DEFAULT '', status_mode text DEFAULT '', step bigint DEFAULT 0, imported boolean DEFAULT FALSE,
+	heard_mode text DEFAULT 'fence-only', heard_state text DEFAULT '', next_fence bigint DEFAULT 0, after_look boolean DEFAULT FALSE,
+	heard_epoch bigint DEFAULT 0, heard_revision bigint DEFAULT 0,
+	bundle_sequence bigint DEFAULT 0, min_epoch bigint DEFAULT 0, policy_generation bigint DEFAULT 0, min_policy_generation bigint DEFAULT 0,
+	caller text DEFAULT '', result bytea DEFAULT ''`
+
+// postgresDecide is core.Admit, and core.Advance where registers is set, and the step
+// that follows. After STALE_OWNER the caller may ask the authority whether it is behind.
+const postgresDecide = `CREATE FUNCTION lastword.decide(registers boolean, ` + postgresArguments + `,
+	OUT verdict text, OUT number bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+	rec lastword.fence;
+	receipt lastword.receipt;
+	known lastword.receipt;
+	there boolean;
+	newer boolean;
+	tombstone boolean;
+	lost boolean := FALSE;
+	unraised boolean := FALSE;
+	shadow boolean;
+	mark bigint;
+	why text := '';
+	again boolean := FALSE;
+	least text := CASE WHEN registers THEN 'PENDING' ELSE 'HELD' END;
+	jump bigint;
+	wanted_mode text;
+	wanted_policy text;
+	wanted_step bigint;
+	last bigint;
+	epoch constant bigint := fence >> 33;
+BEGIN
+	FOR attempt IN 1..2 LOOP
+		SELECT f.* INTO rec FROM lastword.fence f WHERE f.domain = domain AND f.resource = resource FOR NO KEY UPDATE;
+		there := FOUND;
+		EXIT WHEN there OR attempt = 2;
+		PERFORM pg_advisory_xact_lock(hashtextextended(domain || ' ' || resource, 720720));
+	END LOOP;
+	shadow := NOT registers AND lastword.shadows(domain, resource);
+	SELECT coalesce(max(r.mark), 0) INTO mark FROM lastword.restored r WHERE r.domain = domain;
+	IF there THEN
+		unraised := mark > rec.restored;
+	ELSE
+		rec.fence := 0; rec.lease_id := ''; rec.grant_digest := ''; rec.root := ''; rec.last_seq := 0; rec.last_operation := ''; rec.last_payload := '';
+		rec.policy := ''; rec.status_mode := ''; rec.frozen := FALSE; rec.step := 0; rec.bundle_sequence := 0; rec.min_epoch := 0;
+		rec.min_policy_generation := 0; rec.imported := FALSE; rec.heard_epoch := 0; rec.heard_revision := 0; rec.restored := mark; rec.pruned := 0;
+		lost := EXISTS (SELECT 1 FROM lastword.receipt r WHERE r.domain = domain AND r.resource = resource)
+			OR EXISTS (SELECT 1 FROM lastword.tombstone t WHERE t.domain = domain AND t.resource = resource);
+	END IF;
+	SELECT r.* INTO known FROM lastword.receipt r WHERE r.domain = domain AND r.resource = resource AND r.operation = operation;
+	tombstone := NOT registers AND (
+		EXISTS (SELECT 1 FROM lastword.tombstone t WHERE t.domain = domain AND t.resource = resource
+			AND t.operation_digest = 'sha256:' || encode(sha256(convert_to(operation, 'UTF8')), 'hex'))
+		OR rec.pruned > 0 AND coalesce(lastword.issued(operation) <= rec.pruned, FALSE)
+		OR rec.restored > 0 AND coalesce(lastword.issued(operation) <= rec.restored, TRUE));
+
+	newer := NOT there OR fence > rec.fence;
+	wanted_mode := coalesce(nullif(rec.status_mode, ''), nullif(status_mode, ''), 'query');
+	IF NOT there AND rec.restored > 0 THEN
+		wanted_mode := 'query';
+	ELSIF status_mode <> '' AND lastword.rank(wanted_mode) >= 0 AND (lastword.rank(status_mode) < 0 OR lastword.rank(status_mode) > lastword.rank(wanted_mode)) THEN
+		wanted_mode := status_mode;
+	END IF;
+	wanted_policy := CASE WHEN newer THEN coalesce(nullif(policy, ''), nullif(rec.policy, ''), 'ordered') ELSE coalesce(nullif(rec.policy, ''), 'ordered') END;
+	wanted_step := CASE WHEN step = 0 THEN rec.step WHEN NOT there THEN step
+		WHEN step < coalesce(nullif(rec.step, 0), 1048576) THEN step ELSE rec.step END;
+	jump := coalesce(nullif(wanted_step, 0), 1048576);
+
+	verdict := '';
+	IF fence IS NULL OR fence < 1 OR fence > 9007199254740991 OR coalesce(lease_id, '') = '' THEN
+		verdict := 'UNVERIFIED'; why := 'NO_FENCE';
+	ELSIF NOT imported AND (bundle_sequence < rec.bundle_sequence OR epoch < rec.min_epoch OR policy_generation < rec.min_policy_generation) THEN
+		verdict := 'UNVERIFIED'; why := 'OUTDATED'; again := TRUE;
+	ELSIF lastword.rank(wanted_mode) < 0 OR lastword.rank(heard_mode) < lastword.rank(wanted_mode) THEN
+		verdict := 'STATUS_UNAVAILABLE'; again := TRUE;
+	ELSIF NOT registers AND known.operation IS NOT NULL THEN
+		receipt := known;
+		IF known.payload = payload THEN
+			verdict := 'REPLAYED';
+		ELSE
+			verdict := 'CONFLICT'; why := 'OTHER_PAYLOAD';
+		END IF;
+	ELSIF fence < rec.fence OR there AND rec.lease_id = '' AND fence = rec.fence THEN
+		verdict := 'STALE_OWNER';
+	ELSIF heard_mode <> 'fence-only' AND heard_state <> 'HELD' AND heard_state <> least THEN
+		verdict := 'UNVERIFIED'; why := 'NOT_HELD';
+	ELSIF heard_mode = 'proof' AND (heard_epoch, heard_revision) < (rec.heard_epoch, rec.heard_revision) THEN
+		verdict := 'UNVERIFIED'; why := 'PROOF_OLD';
+	ELSIF there AND rec.imported <> imported AND imported THEN
+		verdict := 'UNVERIFIED'; why := 'NOT_IMPORTED';
+	ELSIF there AND rec.imported <> imported AND epoch <= rec.fence >> 33 THEN
+		verdict := 'UNVERIFIED'; why := 'IMPORTED';
+	ELSIF tombstone THEN
+		verdict := 'RECEIPT_EXPIRED';
+	ELSIF lost THEN
+		verdict := 'FENCE_REGRESSION'; why := 'RECORD_LOST';
+	ELSIF unraised THEN
+		verdict := 'FENCE_REGRESSION'; why := 'RESTORED';
+	ELSIF rec.frozen AND (imported OR epoch <= rec.fence >> 33) THEN
+		verdict := 'FENCE_REGRESSION'; why := 'FROZEN';
+	ELSIF there AND fence = rec.fence AND lease_id <> rec.lease_id THEN
+		verdict := 'FENCE_REGRESSION'; why := 'OTHER_LEASE';
+	ELSIF there AND fence = rec.fence AND root <> rec.root THEN
+		verdict := 'ROOT_MISMATCH';
+	ELSIF NOT there AND wanted_mode = 'query' AND NOT after_look THEN
+		verdict := 'STATUS_UNAVAILABLE'; again := TRUE;
+	ELSIF NOT imported AND next_fence <= fence AND (CASE WHEN there AND NOT rec.imported AND epoch = rec.fence >> 33
+			THEN fence - rec.fence > jump ELSE fence & 8589934591 > jump END) THEN
+		verdict := 'FENCE_JUMP';
+	ELSIF wanted_policy NOT IN ('ordered', 'latest', 'once') THEN
+		verdict := 'OUT_OF_ORDER'; why := 'UNKNOWN_POLICY';
+	ELSIF registers THEN
+		verdict := 'APPLIED';
+	ELSE
+		last := CASE WHEN newer THEN 0 ELSE rec.last_seq END;
+		number := CASE WHEN coalesce(seq, 0) = 0 THEN last + 1 ELSE seq END;
+		IF newer THEN
+			IF wanted_policy = 'ordered' AND number <> 1 THEN
+				verdict := 'OUT_OF_ORDER';
+			END IF;
+		ELSIF wanted_policy = 'latest' THEN
+			IF number < last THEN
+				verdict := 'OUT_OF_ORDER';
+			ELSIF number = last THEN
+				verdict := 'CONFLICT'; why := 'SEQ_TAKEN';
+			END IF;
+		ELSIF wanted_policy = 'once' THEN
+			IF last > 0 AND payload = rec.last_payload THEN
+				verdict := 'REPLAYED';
+				SELECT r.* INTO receipt FROM lastword.receipt r WHERE r.domain = domain AND r.resource = resource AND r.operation = rec.last_operation;
+			ELSIF last > 0 THEN
+				verdict := 'CONFLICT'; why := 'ONE_VALUE';
+			END IF;
+		ELSIF number <= last THEN
+			verdict := 'CONFLICT'; why := 'SEQ_TAKEN';
+		ELSIF number <> last + 1 THEN
+			verdict := 'OUT_OF_ORDER';
+		END IF;
+		verdict := coalesce(nullif(verdict, ''), 'APPLIED');
+	END IF;
+
+	IF verdict <> 'APPLIED' THEN
+		number := NULL;
+		IF NOT shadow OR again OR verdict = 'REPLAYED' THEN
+			PERFORM lastword.refuse(verdict, why, resource, rec.fence, receipt);
+		END IF;
+		INSERT INTO lastword.pass AS p (domain, resource, xact) VALUES (domain, resource, pg_current_xact_id())
+		ON CONFLICT ON CONSTRAINT pass_pkey DO UPDATE SET xact = excluded.xact;
+		INSERT INTO lastword.bypass (domain, resource, relation, event, verdict, weight) VALUES (domain, resource, '', 'apply', verdict, 1);
+		verdict := 'SHADOW(' || verdict || ')';
+		RETURN;
+	END IF;
+	IF registers AND there AND fence = rec.fence THEN
+		RETURN; -- nothing changes
+	END IF;
+
+	IF newer THEN
+		rec.frozen := FALSE; rec.imported := imported;
+		rec.fence := fence; rec.lease_id := lease_id; rec.grant_digest := grant_digest; rec.root := root; rec.last_seq := 0;
+	END IF;
+	rec.policy := wanted_policy; rec.status_mode := wanted_mode; rec.step := wanted_step;
+	IF (rec.heard_epoch, rec.heard_revision) < (heard_epoch, heard_revision) THEN
+		rec.heard_epoch := heard_epoch; rec.heard_revision := heard_revision;
+	END IF;
+	rec.bundle_sequence := greatest(rec.bundle_sequence, bundle_sequence);
+	rec.min_epoch := greatest(rec.min_epoch, min_epoch);
+	rec.min_policy_generation := greatest(rec.min_policy_generation, min_policy_generation);
+	IF registers THEN
+		rec.last_seq := 0; rec.last_operation := ''; rec.last_payload := '';
+	ELSE
+		rec.last_seq := number; rec.last_operation := operation; rec.last_payload := payload;
+	END IF;
+	rec.domain := domain; rec.resource := resource; rec.passed := pg_current_xact_id();
+	IF there THEN -- the row is locked since it was read
+		UPDATE lastword.fence f SET fence = rec.fence, lease_id = rec.lease_id, grant_digest = rec.grant_digest, root = rec.root, last_seq = rec.last_seq,
+			last_operation = rec.last_operation, last_payload = rec.last_payload, policy = rec.policy, status_mode = rec.status_mode, frozen = rec.frozen,
+			step = rec.step, bundle_sequence = rec.bundle_sequence, min_epoch = rec.min_epoch, min_policy_generation = rec.min_policy_generation,
+			imported = rec.imported, heard_epoch = rec.heard_epoch, heard_revision = rec.heard_revision, passed = rec.passed
+		WHERE f.domain = domain AND f.resource = resource;
+	ELSE
+		INSERT INTO lastword.fence SELECT rec.*;
+	END IF;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'lastword: the record of % is not the one that was read', resource USING ERRCODE = 'LW001';
+	END IF;
+	IF NOT registers THEN
+		INSERT INTO lastword.receipt (domain, resource, operation, payload, fence, seq, lease_id, grant_digest, owner, caller, root, result, applied_at)
+		VALUES (domain, resource, operation, payload, fence, number, lease_id, grant_digest, owner, caller, root, result,
+			to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')); -- for people
+	END IF;
+END $$`
+
+// postgresApply and postgresAdvance are what is called.
+const postgresApply = `CREATE FUNCTION lastword.apply(` + postgresArguments + `, OUT verdict text, OUT number bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+BEGIN
+	IF coalesce(operation, '') = '' OR payload IS NULL OR payload !~ '^sha256:[0-9a-f]{64}$' OR coalesce(owner, '') = '' THEN
+		RAISE EXCEPTION 'lastword: INVALID: want an owner, an operation id and a payload digest (sha256:…)' USING ERRCODE = 'LW020';
+	END IF;
+	SELECT d.verdict, d.number INTO verdict, number FROM lastword.decide(FALSE, domain, resource, owner, fence, lease_id, grant_digest, root, seq, operation, payload,
+		policy, status_mode, step, imported, heard_mode, heard_state, next_fence, after_look, heard_epoch, heard_revision,
+		bundle_sequence, min_epoch, policy_generation, min_policy_generation, caller, result) d;
+END $$`
+
+const postgresAdvance = `CREATE FUNCTION lastword.advance(domain text, resource text, owner text, fence bigint, lease_id text, grant_digest text, root text,
+	policy text DEFAULT '', status_mode text DEFAULT '', step bigint DEFAULT 0, imported boolean DEFAULT FALSE,
+	heard_mode text DEFAULT 'fence-only', heard_state text DEFAULT '', next_fence bigint DEFAULT 0, after_look boolean DEFAULT FALSE,
+	heard_epoch bigint DEFAULT 0, heard_revision bigint DEFAULT 0,
+	bundle_sequence bigint DEFAULT 0, min_epoch bigint DEFAULT 0, policy_generation bigint DEFAULT 0, min_policy_generation bigint DEFAULT 0)
+RETURNS text LANGUAGE sql AS $$
+	SELECT d.verdict FROM lastword.decide(TRUE, domain, resource, owner, fence, lease_id, grant_digest, root, 0, '', '',
+		policy, status_mode, step, imported, heard_mode, heard_state, next_fence, after_look, heard_epoch, heard_revision,
+		bundle_sequence, min_epoch, policy_generation, min_policy_generation) d
+$$`
+
+// Nobody may call them to whom it was not granted.
+const postgresRevoke = `REVOKE ALL ON FUNCTION lastword.apply, lastword.advance, lastword.decide, lastword.refuse FROM PUBLIC`

@@ -1,0 +1,345 @@
+package protect
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lastword/lastword/internal/sqldb"
+)
+
+// PostgreSQL is the engine of PostgreSQL 13 or later.
+type PostgreSQL struct{}
+
+// Dialect is PostgreSQL's.
+func (PostgreSQL) Dialect() sqldb.Dialect { return sqldb.PostgreSQL{} }
+
+// Schema is the tables of this package on PostgreSQL.
+func (PostgreSQL) Schema() sqldb.Schema { return postgresSchema }
+
+func (PostgreSQL) place(n int) string { return fmt.Sprintf("$%d", n) }
+
+// resolve finds the table by the search path, as a statement would.
+func (PostgreSQL) resolve(ctx context.Context, q sqldb.Querier, table string) (string, error) {
+	var name, kind, persistence, schema string
+	err := q.QueryRowContext(ctx, `SELECT format('%I.%I', n.nspname, c.relname), c.relkind, c.relpersistence, n.nspname
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)`, table).Scan(&name, &kind, &persistence, &schema)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return "", invalid("spell it as a statement does, with its schema if it is in none of the search path", "there is no table %s", table)
+	case err != nil:
+		return "", err
+	case kind != "r" && kind != "p":
+		return "", invalid("protect the tables that stand behind it", "%s is not an ordinary table", name)
+	case persistence == "t":
+		return "", invalid("nobody else can write to it", "%s is a temporary table", name)
+	case schema == sqldb.PostgreSQLSchema, schema == "information_schema", strings.HasPrefix(schema, "pg_"):
+		return "", invalid("protect a table of your own", "%s is not a table of the application", name)
+	}
+	return name, nil
+}
+
+// The triggers of a table. The one for rows is AFTER: it sees what is really written,
+// whatever other triggers, defaults and generated columns make of a row.
+const (
+	rowTrigger      = "lastword_guard"
+	truncateTrigger = "lastword_guard_truncate"
+)
+
+// guardName is the function of a table, with its schema.
+func guardName(table string) string {
+	sum := sha256.Sum256([]byte(table))
+	return "lastword.guard_" + hex.EncodeToString(sum[:12])
+}
+
+// relation is the table, or one of its partitions or heirs.
+type relation struct {
+	name      string
+	partition bool // has the row trigger of its parent
+}
+
+// relations are the table and all that stand below it.
+func (PostgreSQL) relations(ctx context.Context, q sqldb.Querier, table string) (all []relation, err error) {
+	rows, err := q.QueryContext(ctx, `WITH RECURSIVE tree (oid, top) AS (
+	SELECT to_regclass($1)::oid, TRUE UNION SELECT i.inhrelid, FALSE FROM pg_catalog.pg_inherits i JOIN tree t ON i.inhparent = t.oid)
+SELECT format('%I.%I', n.nspname, c.relname), c.relispartition AND NOT t.top, c.relkind FROM tree t
+JOIN pg_catalog.pg_class c ON c.oid = t.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace ORDER BY t.top DESC, 1`, table)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r relation
+		var kind string
+		if err := rows.Scan(&r.name, &r.partition, &kind); err != nil {
+			return nil, err
+		}
+		if kind == "f" {
+			return nil, invalid("protect the tables of the other server there", "%s, a part of %s, is a foreign table: it can be written to past every trigger", r.name, table)
+		}
+		all = append(all, r)
+	}
+	return all, rows.Err()
+}
+
+// columnTypes are the types of the table's columns, of domains the type below.
+func (PostgreSQL) columnTypes(ctx context.Context, q sqldb.Querier, table string) (map[string]string, error) {
+	rows, err := q.QueryContext(ctx, `WITH RECURSIVE base (attname, oid) AS (
+	SELECT a.attname, a.atttypid FROM pg_catalog.pg_attribute a WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
+	UNION SELECT b.attname, t.typbasetype FROM base b JOIN pg_catalog.pg_type t ON t.oid = b.oid AND t.typtype = 'd')
+SELECT b.attname, CASE WHEN t.typtype = 'e' THEN 'enum' ELSE t.typname END FROM base b JOIN pg_catalog.pg_type t ON t.oid = b.oid AND t.typtype <> 'd'`, table)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	types := map[string]string{}
+	for rows.Next() {
+		var name, kind string
+		if err := rows.Scan(&name, &kind); err != nil {
+			return nil, err
+		}
+		types[name] = kind
+	}
+	return types, rows.Err()
+}
+
+// plainTypes have one text for each value, whatever the settings of a session are.
+var plainTypes = []string{"text", "varchar", "bpchar", "name", "int2", "int4", "int8", "uuid", "bool", "enum"}
+
+func (e PostgreSQL) check(ctx context.Context, q sqldb.Querier, s Spec) error {
+	types, err := e.columnTypes(ctx, q, s.Table)
+	if err != nil {
+		return err
+	}
+	for _, c := range s.Template.columns() {
+		kind, ok := types[c]
+		if !ok {
+			return invalid("spell it as the table does", "the table %s has no column %s, which the template names", s.Table, c)
+		}
+		if !slices.Contains(plainTypes, kind) {
+			return invalid("name columns of text, whole numbers, uuid, boolean or an enumeration",
+				"the text of column %s, of type %s, depends on the settings of a session", c, kind)
+		}
+	}
+	for _, c := range s.Columns {
+		if _, ok := types[c]; !ok {
+			return invalid("spell it as the table does", "the table %s has no column %s to protect", s.Table, c)
+		}
+	}
+	return nil
+}
+
+func (e PostgreSQL) write(ctx context.Context, q sqldb.Querier, s Spec) error {
+	if err := e.check(ctx, q, s); err != nil {
+		return err
+	}
+	relations, err := e.relations(ctx, q, s.Table)
+	if err != nil {
+		return err
+	}
+	function := guardName(s.Table)
+	statements := []string{
+		"CREATE OR REPLACE FUNCTION " + function + "() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS " + dollar(e.body(s)),
+		"REVOKE ALL ON FUNCTION " + function + "() FROM PUBLIC",
+	}
+	for _, r := range relations {
+		if !r.partition { // a partition has its parent's, which is dropped with that
+			statements = append(statements,
+				fmt.Sprintf("DROP TRIGGER IF EXISTS %s ON %s", rowTrigger, r.name),
+				fmt.Sprintf("CREATE TRIGGER %s AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION %s()", rowTrigger, r.name, function))
+		}
+		statements = append(statements,
+			fmt.Sprintf("DROP TRIGGER IF EXISTS %s ON %s", truncateTrigger, r.name),
+			fmt.Sprintf("CREATE TRIGGER %s BEFORE TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION %s()", truncateTrigger, r.name, function))
+	}
+	for _, r := range relations { // also for a session that replays another server's changes
+		statements = append(statements, fmt.Sprintf("ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER %s, ENABLE ALWAYS TRIGGER %s", r.name, rowTrigger, truncateTrigger))
+	}
+	for _, statement := range statements {
+		if _, err := q.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e PostgreSQL) drop(ctx context.Context, q sqldb.Querier, table string) error {
+	// With the function go all triggers that call it, of tables that are parts no more
+	// among them.
+	_, err := q.ExecContext(ctx, "DROP FUNCTION IF EXISTS "+guardName(table)+"() CASCADE")
+	return err
+}
+
+// body is the function of a table.
+func (PostgreSQL) body(s Spec) string {
+	domain := quoteText(s.Domain)
+	row := func(row, event string) string {
+		return fmt.Sprintf(`		r := %[1]s;
+		IF %[4]sNOT EXISTS (SELECT 1 FROM lastword.fence f WHERE f.domain = %[2]s AND f.resource = r AND f.passed = pg_current_xact_id_if_assigned())
+			AND NOT EXISTS (SELECT 1 FROM lastword.pass p WHERE p.domain = %[2]s AND p.resource = r AND p.xact = pg_current_xact_id_if_assigned()) THEN
+			PERFORM lastword.bypassed(%[2]s, r, %[3]s, TG_RELID::regclass::text, TG_OP);
+		END IF;
+`, postgresResource(s.Template, row), domain, quoteText(s.Template.Prefix()), event)
+	}
+	return fmt.Sprintf(`
+DECLARE
+	r text;
+	before text;
+BEGIN
+	IF TG_OP = 'TRUNCATE' THEN
+		PERFORM lastword.bypassed(%s, NULL, %s, TG_RELID::regclass::text, TG_OP);
+		RETURN NULL;
+	END IF;
+	IF TG_OP <> 'INSERT'%s THEN
+%s		before := r;
+	END IF;
+	IF TG_OP <> 'DELETE'%s THEN
+%s	END IF;
+	RETURN NULL;
+END `, domain, quoteText(s.Template.Prefix()),
+		and(postgresHas(s.Columns, "OLD"), postgresChanged(s, "DELETE")), row("OLD", ""),
+		and(postgresHas(s.Columns, "NEW"), postgresChanged(s, "INSERT")), row("NEW", "before IS DISTINCT FROM r AND "))
+}
+
+func and(terms ...string) string {
+	var all string
+	for _, t := range terms {
+		if t != "" {
+			all += " AND " + t
+		}
+	}
+	return all
+}
+
+func postgresHas(columns []string, row string) string {
+	var terms []string
+	for _, c := range columns {
+		terms = append(terms, row+"."+quoteIdent(c)+" IS NULL")
+	}
+	if len(terms) == 0 {
+		return ""
+	}
+	return "NOT (" + strings.Join(terms, " AND ") + ")"
+}
+
+// postgresChanged compares images, which every type has. Without the casts rows are
+// compared column by column.
+func postgresChanged(s Spec, alone string) string {
+	if len(s.Columns) == 0 {
+		return ""
+	}
+	var before, after []string
+	for _, c := range append(s.Template.columns(), s.Columns...) {
+		before, after = append(before, "OLD."+quoteIdent(c)), append(after, "NEW."+quoteIdent(c))
+	}
+	return fmt.Sprintf("(TG_OP = '%s' OR ROW(%s)::record *<> ROW(%s)::record)", alone, strings.Join(before, ", "), strings.Join(after, ", "))
+}
+
+func postgresResource(t Template, row string) string {
+	return t.join(func(literal string) string { return quoteText(literal) + "::text" }, func(column string, whole bool) string {
+		value := row + "." + quoteIdent(column) + "::text"
+		if whole {
+			return "(" + value + ")"
+		}
+		return "CASE WHEN strpos(" + value + ", '/') = 0 THEN " + value + " END"
+	})
+}
+
+// dollar quotes a function's body.
+func dollar(body string) string {
+	tag := "$guard$"
+	for strings.Contains(body, tag) {
+		tag = strings.TrimSuffix(tag, "$") + "_$"
+	}
+	return tag + body + tag
+}
+
+func (e PostgreSQL) faults(ctx context.Context, q sqldb.Querier, s Spec) ([]string, error) {
+	var there bool
+	if err := q.QueryRowContext(ctx, `SELECT to_regclass($1) IS NOT NULL`, s.Table).Scan(&there); err != nil {
+		return nil, err
+	}
+	if !there {
+		return []string{"the table is gone"}, nil
+	}
+	var faults []string
+	for _, look := range []func(context.Context, sqldb.Querier, Spec) ([]string, error){e.shapeFaults, e.functionFaults, e.triggerFaults} {
+		found, err := look(ctx, q, s)
+		if err != nil {
+			return nil, err
+		}
+		faults = append(faults, found...)
+	}
+	return faults, nil
+}
+
+func (e PostgreSQL) shapeFaults(ctx context.Context, q sqldb.Querier, s Spec) ([]string, error) {
+	err := e.check(ctx, q, s)
+	if err == nil {
+		_, err = e.relations(ctx, q, s.Table)
+	}
+	return unfitness(err)
+}
+
+func (e PostgreSQL) functionFaults(ctx context.Context, q sqldb.Querier, s Spec) ([]string, error) {
+	var body, config string
+	var definer bool
+	err := q.QueryRowContext(ctx, `SELECT prosrc, prosecdef, coalesce(array_to_string(proconfig, ';'), '') FROM pg_catalog.pg_proc WHERE oid = to_regprocedure($1)`,
+		guardName(s.Table)+"()").Scan(&body, &definer, &config)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return []string{"the function " + guardName(s.Table) + " is missing"}, nil
+	case err != nil:
+		return nil, err
+	case body != e.body(s) || !definer || config != "search_path=pg_catalog, pg_temp":
+		return []string{"the function " + guardName(s.Table) + " is not what it has to be"}, nil
+	}
+	return nil, nil
+}
+
+// What pg_trigger says of the two triggers: for each row, after INSERT, UPDATE, DELETE;
+// before TRUNCATE. See pg_trigger.h.
+const (
+	rowTriggerType      = 1 | 4 | 8 | 16
+	truncateTriggerType = 2 | 32
+)
+
+// triggerFaults looks at each part of the table: a partition or an heir that came later
+// has not the triggers that its parent has.
+func (e PostgreSQL) triggerFaults(ctx context.Context, q sqldb.Querier, s Spec) ([]string, error) {
+	relations, err := e.relations(ctx, q, s.Table)
+	if err != nil {
+		return unfitness(err)
+	}
+	var faults []string
+	for _, r := range relations {
+		for name, kind := range map[string]int{rowTrigger: rowTriggerType, truncateTrigger: truncateTriggerType} {
+			var enabled string
+			var right bool
+			err := q.QueryRowContext(ctx, `SELECT tgenabled, tgtype = $3 AND tgfoid = to_regprocedure($4) AND tgqual IS NULL AND tgattr = '' FROM pg_catalog.pg_trigger
+WHERE tgrelid = to_regclass($1) AND tgname = $2`, r.name, name, kind, guardName(s.Table)+"()").Scan(&enabled, &right)
+			switch {
+			case errors.Is(err, sql.ErrNoRows):
+				faults = append(faults, fmt.Sprintf("the trigger %s of %s is missing", name, r.name))
+			case err != nil:
+				return nil, err
+			case enabled != "A":
+				faults = append(faults, fmt.Sprintf("the trigger %s of %s is not enabled always", name, r.name))
+			case !right:
+				faults = append(faults, fmt.Sprintf("the trigger %s of %s is not what it has to be", name, r.name))
+			}
+		}
+	}
+	slices.Sort(faults)
+	return faults, nil
+}
+
+func (PostgreSQL) unreachable(ctx context.Context, q sqldb.Querier, s Spec) (n int64, err error) {
+	err = q.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM %s AS t WHERE (%s) IS NULL", s.Table, postgresResource(s.Template, "t"))).Scan(&n)
+	return n, err
+}

@@ -1,0 +1,41 @@
+package protect
+
+import "github.com/lastword/lastword/internal/sqldb"
+
+// postgresSchema stands beside that of the fence.
+var postgresSchema = sqldb.Schema{
+	Name:   "protect",
+	Tables: []string{"lastword_protected"},
+	Steps: [][]string{{
+		`CREATE TABLE lastword.protected (
+	name text COLLATE "C" NOT NULL PRIMARY KEY, -- with its schema, as a statement has it
+	domain text COLLATE "C" NOT NULL,
+	template text COLLATE "C" NOT NULL,
+	columns text COLLATE "C" NOT NULL, -- a JSON array; []: all
+	shadow smallint NOT NULL CHECK (shadow IN (0, 1)),
+	is_open smallint NOT NULL CHECK (is_open IN (0, 1)),
+	since text COLLATE "C" NOT NULL -- for people
+)`,
+		// What becomes of a row without a pass. It runs as whoever made the table's
+		// triggers, so that the writer needs no right on the tables of the fence.
+		`CREATE FUNCTION lastword.bypassed(in_domain text, in_resource text, in_prefix text, in_relation text, in_event text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	n bigint;
+BEGIN
+	IF NOT lastword.shadows(in_domain, coalesce(in_resource, in_prefix)) THEN
+		RAISE EXCEPTION 'lastword: FENCE_REQUIRED: the table % is protected', in_relation USING
+			ERRCODE = 'LW010', DETAIL = format('%s without a pass for the resource %s of the domain %s', in_event, coalesce(quote_literal(in_resource), 'of the row, which has none'), in_domain),
+			HINT = 'Write through the fence, in the transaction that it has admitted, under a lease on the resource of the row.';
+	END IF;
+	n := nextval('lastword.bypass_number_seq');
+	IF n <= 10000 OR n % 100 = 0 THEN -- after that one of a hundred stands for all
+		INSERT INTO lastword.bypass (number, domain, resource, relation, event, weight) OVERRIDING SYSTEM VALUE
+		VALUES (n, in_domain, coalesce(in_resource, ''), in_relation, in_event, CASE WHEN n <= 10000 THEN 1 ELSE 100 END);
+	END IF;
+END $$`,
+		// The right to make a pass or to end a roll-out is not the business writer's.
+		`REVOKE ALL ON FUNCTION lastword.bypassed(text, text, text, text, text) FROM PUBLIC`,
+		postgresIssued, postgresRank, postgresRefuse, postgresDecide, postgresApply, postgresAdvance, postgresRevoke,
+	}},
+}
