@@ -21,6 +21,7 @@ type lane struct {
 	// Of the hand-over under way.
 	freedAt, deadAt int64
 	wasHit          bool
+	from            int16 // round
 }
 
 // first is the first intent that is not known to be done.
@@ -80,25 +81,27 @@ func (l *lane) grantedTo(w *world, o *owner) {
 // releasedAt and crashedAt begin a hand-over, heldBy ends it.
 func (l *lane) releasedAt(w *world, o *owner) {
 	l.freedAt, l.deadAt = w.now, 0
-	l.wasHit = o.hit || l.active < 2
-	for i := range w.owners[:w.ownersUsed] {
-		if n := &w.owners[i]; n.lane == o.lane && n.phase == asking && w.now-n.began < 5*ms {
-			l.wasHit = true // it has only just come
-		}
-	}
+	l.wasHit, l.from = o.hit, o.round
 }
 
 func (l *lane) crashedAt(w *world, o *owner) {
 	l.deadAt, l.freedAt = w.now, 0
-	l.wasHit = l.active < 2
+	l.wasHit, l.from = false, o.round
 }
 
 func (l *lane) heldBy(w *world, o *owner) {
-	clean := !l.wasHit && !o.hit && w.now >= w.quietFrom
+	from := max(l.freedAt, l.deadAt)
+	clean := !l.wasHit && (l.deadAt > 0 || !w.owners[l.from].hit) && !o.hit && w.now >= w.quietFrom && o.came < from-2*ms // it was waiting then
 	if l.freedAt > 0 && clean && l.freedAt >= w.quietFrom {
+		if debugHand && w.now-l.freedAt > 25*ms {
+			println("late", w.plan.number, o.round, (w.now-l.freedAt)/ms, l.freedAt, w.now)
+		}
 		w.handover(w.now-l.freedAt, false)
 	}
 	if l.deadAt > 0 && clean && l.deadAt >= w.quietFrom {
+		if debugHand && w.now-l.deadAt-ttl > 250*ms {
+			println("crash", w.plan.number, o.round, (w.now-l.deadAt-ttl)/ms, l.deadAt, w.now)
+		}
 		w.handover(w.now-l.deadAt-ttl, true)
 	}
 	l.freedAt, l.deadAt = 0, 0
@@ -113,3 +116,5 @@ func (l *lane) unsettled() bool {
 	}
 	return false
 }
+
+var debugHand = false

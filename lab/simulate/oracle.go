@@ -211,6 +211,9 @@ func (w *world) granted(g *ghost, l *core.Lease, m *message, was *core.Record) {
 	g.issues = append(g.issues, issue{fence: l.Fence, lease: l.ID, round: m.round})
 	g.granted[m.round] = w.era + 1
 	g.last = max(g.last, l.Fence)
+	if o := &w.owners[m.round]; o.hit {
+		w.lanes[m.lane].wasHit = true
+	}
 	g.since = since{true, w.now}
 	if w.stopped || w.overlap {
 		return

@@ -57,6 +57,7 @@ type owner struct {
 	fence    lastword.Token
 	grant    string
 	gen      uint64
+	came     int64 // true time at which it first asked
 	began    int64 // true time at which it was HELD first
 	era      int32 // of the resource, when it was granted
 	drawn    lastword.Token

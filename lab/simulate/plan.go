@@ -50,6 +50,7 @@ type plannedRound struct {
 // plan is all that is drawn for a world.
 type plan struct {
 	seed   uint64
+	number int
 	mode   [lanes]core.StatusMode
 	ppm    [ownerNames]int64 // how much the clocks of owners run fast
 	procs  [processes]int64
@@ -68,7 +69,7 @@ func faultItem(round, place int) item { return item(planned + maxFaults*round + 
 
 // makePlan draws the plan of world number n. The faults are kept in room, which grows.
 func (p *plan) make(seed uint64, n int, room *[]fault) {
-	p.seed = draw(seed, uint64(n), 1, 0)
+	p.seed, p.number = draw(seed, uint64(n), 1, 0), n
 	s := stream{p.seed}
 	p.without, p.less = [planned * (1 + maxFaults)]bool{}, [planned]bool{}
 	for l := range p.mode {

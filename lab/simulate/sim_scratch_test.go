@@ -14,6 +14,7 @@ func TestScratch(t *testing.T) {
 	if os.Getenv("ALL") != "" {
 		storyLines = 400
 	}
+	debugHand = os.Getenv("HAND") != ""
 	if n == 0 {
 		t.Skip()
 	}
@@ -41,5 +42,22 @@ func TestScratch(t *testing.T) {
 		for _, e := range f.Events {
 			fmt.Printf("  %12v %-20s %s\n", e.At, e.Actor, e.Text)
 		}
+	}
+}
+
+func TestShow(t *testing.T) {
+	if os.Getenv("WORLD") == "" {
+		t.Skip()
+	}
+	n, _ := strconv.Atoi(os.Getenv("WORLD"))
+	round, _ := strconv.Atoi(os.Getenv("ROUND"))
+	seed, _ := strconv.ParseUint(os.Getenv("SEED"), 10, 64)
+	r, err := newRun(Options{Seed: seed, Unsigned: os.Getenv("SIGNED") == "", Variant: os.Getenv("VARIANT")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := r.rerun(n, nil, nil, true)
+	for _, e := range w.story(round, 1<<20) {
+		fmt.Printf("  %12v %-20s %s\n", e.At, e.Actor, e.Text)
 	}
 }

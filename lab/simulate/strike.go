@@ -465,15 +465,22 @@ func (w *world) restorePlace(f *fault, declared bool) {
 		}
 		return
 	}
+	only := -1
+	if !declared { // one resource of it, that asks the authority
+		only = int(w.owners[f.round].lane)
+	}
 	for l := range w.place.lane {
+		if only >= 0 && l != only {
+			continue
+		}
 		now, back := &w.place.lane[l], &w.placeKept.lane[l]
 		if now.changes != back.changes {
 			w.effect(f)
 		}
 		back.top, back.topFence = now.top, now.topFence
 		w.lanes[l].undeclared = w.lanes[l].undeclared || !declared
+		*now = *back
 	}
-	w.place.lane = w.placeKept.lane
 	w.place.memory = [lanes]remembered{}
 	w.place.life++
 	w.place.era++

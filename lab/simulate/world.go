@@ -312,7 +312,7 @@ func (w *world) ownerDo(t *task) {
 	}
 	switch t.kind {
 	case doBegin:
-		o.began = w.now
+		o.came = w.now
 		w.begin(o)
 	case doThink:
 		w.work(o)
@@ -390,6 +390,7 @@ func (w *world) send(m *message) {
 		return
 	}
 	if until, queued := w.blocked(o, m); until > w.now {
+		o.hit, w.lanes[m.lane].wasHit = true, true
 		if !queued {
 			w.drop(m)
 			return
@@ -505,7 +506,8 @@ func (w *world) strikes(round int16, at point) *fault {
 		f.fired = true
 		w.tally.fired[f.kind]++
 		w.active[f.kind] = f
-		w.owners[round].hit = true
+		o := &w.owners[round]
+		o.hit, w.lanes[o.lane].wasHit = true, true
 		w.note(noteFault, actorFault, round, uint64(f.kind), "")
 		return f
 	}
