@@ -89,7 +89,7 @@ func (g *ghost) tenure(lease string) int {
 
 // violate ends the world with a violation; the first one counts.
 func (w *world) violate(kind string, round int16, detail string) {
-	if w.stopped {
+	if w.stopped || w.only != "" && kind != w.only {
 		return
 	}
 	w.stopped = true
@@ -182,7 +182,7 @@ func (w *world) observe(st *store, d *decided, was *core.Record) {
 	if w.wiring.Forgetful && !open(l) && open(&was.Lease) {
 		ls := &w.place.lane[m.lane]
 		ls.rec = core.FenceRecord{}
-		ls.receipts = [maxIntents]receipt{}
+		ls.receipts, ls.kept = [maxIntents]receipt{}, 0
 	}
 }
 
@@ -195,18 +195,13 @@ func (w *world) granted(g *ghost, l *core.Lease, m *message, was *core.Record) {
 	for i := range g.issues {
 		if g.issues[i].fence == l.Fence {
 			w.violate(numberIssuedTwice, m.round, "one number was issued twice")
-			return
 		}
 	}
-	switch {
-	case g.granted[m.round] == w.era+1 && !w.overlap:
-		w.violate(requestGrantedTwice, m.round, "one request id was granted two tenures")
-	case l.Fence < g.last && !w.overlap:
-		w.violate(fenceNotLarger, m.round, "a later grant carries a lower number")
-	case g.cancelled[m.round] == w.era+1 && !w.overlap:
-		w.violate(grantedAfterCancel, m.round, "a request id was granted after its cancellation was durable")
-	case g.since.is && w.now < g.since.at+ttl-ttl/100 && !w.overlap:
-		w.violate(leaseShortened, m.round, "a tenure was succeeded before its TTL was over")
+	if !w.overlap {
+		w.check(g.granted[m.round] != w.era+1, requestGrantedTwice, m.round, "one request id was granted two tenures")
+		w.check(l.Fence > g.last, fenceNotLarger, m.round, "a later grant carries a lower number")
+		w.check(g.cancelled[m.round] != w.era+1, grantedAfterCancel, m.round, "a request id was granted after its cancellation was durable")
+		w.check(!g.since.is || w.now >= g.since.at+ttl-ttl/100, leaseShortened, m.round, "a tenure was succeeded before its TTL was over")
 	}
 	g.issues = append(g.issues, issue{fence: l.Fence, lease: l.ID, round: m.round})
 	g.granted[m.round] = w.era + 1

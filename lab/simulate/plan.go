@@ -126,6 +126,9 @@ func drawRound(s *stream, i int) plannedRound {
 		slow: s.chance(50), complete: s.chance(250), leave: s.chance(50), maxHold: s.chance(40),
 		stop: s.chance(30), together: s.chance(120), submit: s.chance(500), gap: s.between(0, 12*ms),
 	}
+	if r.maxHold {
+		r.slow, r.leave = true, false
+	}
 	if s.chance(forgedShare) {
 		r.forged = uint8(1 + s.below(len(forgeries)))
 	}

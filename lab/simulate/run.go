@@ -14,6 +14,7 @@ import (
 type run struct {
 	o        Options
 	lenient  bool
+	only     string
 	w        *world
 	p        plan
 	room     []fault
@@ -69,9 +70,9 @@ func newRun(o Options) (*run, error) {
 			return nil, invalid(fmt.Sprintf("no variant %q", o.Variant), "want "+model.None+" or the name of a variant of lab model")
 		}
 		v := model.Variants()[i]
-		wiring, r.lenient = v.Wiring(), v.Property != wrongStart
+		wiring, r.lenient, r.only = v.Wiring(), v.Property != wrongStart, ShowsAs(v)
 	}
-	r.w = &world{wiring: wiring, hand: &r.hand, lenient: r.lenient}
+	r.w = &world{wiring: wiring, hand: &r.hand, lenient: r.lenient, only: r.only}
 	r.report.Counters.Violations = map[string]uint64{}
 	if !o.Unsigned {
 		s, err := newSeal()

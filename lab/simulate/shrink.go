@@ -27,7 +27,7 @@ func (r *run) rerun(n int, items []item, less []int, recording bool) *world {
 // spare is a world beside the run's own.
 func (r *run) spare() *world {
 	if r.second == nil {
-		r.second = &world{wiring: r.w.wiring, hand: &handovers{}, lenient: r.lenient}
+		r.second = &world{wiring: r.w.wiring, hand: &handovers{}, lenient: r.lenient, only: r.only}
 		r.p2, r.room2 = &plan{}, nil
 		if r.w.seal != nil {
 			r.second.seal = r.w.seal.again()
@@ -105,8 +105,8 @@ func reduce(items []item, fails func([]item) bool) []item {
 		}
 		parts = min(2*parts, len(items))
 	}
-	if len(items) == 1 && fails(nil) {
-		return nil
+	if len(items) == 1 && fails([]item{}) {
+		return []item{}
 	}
 	return items
 }
@@ -147,11 +147,16 @@ func parseReplay(text string) (n int, items []item, less []int, err error) {
 		}
 		return all
 	}
-	for _, k := range numbers(1, planned*(1+maxFaults)) {
-		items = append(items, item(k))
+	if len(parts) > 1 && parts[1] != "all" {
+		for _, k := range numbers(1, planned*(1+maxFaults)) {
+			items = append(items, item(k))
+		}
 	}
-	if len(parts) == 1 || parts[1] == "all" {
-		items = nil
+	switch {
+	case len(parts) == 1 || parts[1] == "all":
+		items, err = nil, nil
+	case items == nil:
+		items = []item{}
 	}
 	return n, items, numbers(2, planned), err
 }

@@ -171,7 +171,7 @@ func (w *world) beforeStep(p *proc, m *message, f *fault) int64 {
 func (w *world) back(f *fault) int64 { return 10*ms + int64(f.arg%uint64(ttl/2)) }
 
 func (w *world) nap(f *fault) int64 {
-	return [...]int64{ttl / 8, ttl / 2, ttl, 3 * ttl / 2}[f.arg%4] + int64(f.arg>>16%uint64(ttl/4))
+	return [...]int64{20 * ms, ttl / 8, ttl / 4, ttl, 3 * ttl / 2}[f.arg%5] + int64(f.arg>>16%uint64(ttl/8))
 }
 
 // afterStep is a fault that strikes after a durable step of the authority and before its

@@ -43,7 +43,8 @@ type world struct {
 	overlap    bool  // two stores have granted: numbers are promised, tenures are not
 	untimely   bool  // an authority's clock has gone back: what it says is left is too much
 	lenient    bool
-	left       int // rounds that are not over
+	only       string // violation that counts, "" if all do
+	left       int    // rounds that are not over
 	calm       bool
 	ending     bool
 
@@ -145,7 +146,7 @@ func (w *world) reset(p *plan, x *model.Wiring) {
 		w.store[0].lane[l].rec.Resource = laneNames[l]
 	}
 	w.cut, w.cutHeld, w.clogged = [ownerNames][2]int64{}, 0, [ownerNames*2 + 1]int64{}
-	w.quietFrom = 0
+	w.quietFrom, w.oneWay = 0, false
 	w.held, w.deadline = w.held[:0], nil
 	w.active = [faultKinds]*fault{}
 	w.stopped, w.violation, w.trace, w.steps = false, violation{}, 0, 0
@@ -226,6 +227,7 @@ func (w *world) run() {
 		w.do(&t)
 		if w.steps > most {
 			w.violate(waitingClientStarves, -1, "the world does not come to rest")
+			break
 		}
 	}
 	w.count.Events += uint64(w.steps)
