@@ -70,6 +70,8 @@ type watch struct {
 	since    int64
 	wrote    uint64 // the revision at which it granted or renewed
 	sent     int64  // when
+	refused  uint64 // the revision at which who waits was refused last
+	atTick   core.Tick
 }
 
 // decided is what the rules said to one message, and on what.
@@ -97,6 +99,10 @@ const (
 	ends
 	cancels
 )
+
+// lookForWaiters is how long it takes a process at most to notice that another one has
+// freed what somebody waits for.
+const lookForWaiters = 15 * ms
 
 const (
 	class = lastword.ClassWrite
@@ -182,6 +188,8 @@ func (w *world) decideAndCommit(p *proc, m *message) {
 	if m.kind == askAcquire && d.answer.Code == lastword.CodeHeld {
 		if !d.change.Write {
 			w.park(p, m)
+			pw := &p.watch[m.lane]
+			pw.refused, pw.atTick = d.revision, st.h.Tick
 			return
 		}
 	}
@@ -348,9 +356,14 @@ func (w *world) commit(p *proc, d *decided) {
 	} else {
 		w.answer(p, m, d)
 	}
-	if !open(&sl.rec.Lease) {
-		w.promote(p, lane)
+	if open(&sl.rec.Lease) {
+		w.nextLook(p, w.rest(p))
+		return
 	}
+	if other := &w.procs[1-p.id]; other.up && len(other.waiting[lane]) > 0 { // it finds out at its next look
+		w.nextLook(other, int64(draw(w.plan.seed, uint64(w.now), uint64(lane), 13)>>8)%lookForWaiters)
+	}
+	w.promote(p, lane)
 }
 
 // park lets an acquire wait for its turn (R3).
@@ -366,13 +379,16 @@ func (w *world) park(p *proc, m *message) {
 	m.waited = true
 	p.waiting[m.lane] = append(p.waiting[m.lane], m)
 	w.note(notePark, actorProcess(p), m.round, 0, "")
-	w.nextLook(p, 10*ms)
+	w.nextLook(p, lookForWaiters)
 }
 
 // promote decides anew for those who wait, the first one first.
 func (w *world) promote(p *proc, lane uint8) {
 	for tries := 0; len(p.waiting[lane]) > 0 && p.up && !p.busy && !w.stopped && tries < 8; tries++ {
 		m := p.waiting[lane][0]
+		if w.unchanged(p, lane) {
+			return
+		}
 		d := w.decide(&w.store[p.at], p, m)
 		if w.stopped {
 			return
@@ -383,11 +399,25 @@ func (w *world) promote(p *proc, lane uint8) {
 				w.decideAndCommit(p, m) // it marks the tenure before as expired
 				continue
 			}
+			pw := &p.watch[lane]
+			pw.refused, pw.atTick = d.revision, d.tick
 			return
 		}
 		p.waiting[lane] = shift(p.waiting[lane])
 		w.decideAndCommit(p, m)
 	}
+}
+
+// unchanged reports whether nothing has happened since who waits was refused: the same
+// tenure is in the way, and neither counter nor watching has come to its end.
+func (w *world) unchanged(p *proc, lane uint8) bool {
+	st := &w.store[p.at]
+	rec := &st.lane[lane].rec
+	pw := &p.watch[lane]
+	if pw.refused == rec.Revision && pw.revision == rec.Revision && pw.atTick == st.h.Tick && p.sure-pw.since < ttl {
+		return true
+	}
+	return false
 }
 
 func shift(queue []*message) []*message {
@@ -498,7 +528,18 @@ func (w *world) lookTask(p *proc) {
 			return
 		}
 	}
-	w.nextLook(p, w.rest(p))
+	if w.needsTick(st) || p.waits() {
+		w.nextLook(p, w.rest(p))
+	}
+}
+
+func (p *proc) waits() bool {
+	for l := range p.waiting {
+		if len(p.waiting[l]) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *world) needsTick(st *store) bool {
@@ -515,7 +556,7 @@ func (w *world) needsTick(st *store) bool {
 
 // rest is how long a process may sleep.
 func (w *world) rest(p *proc) int64 {
-	rest := tick / 2
+	rest := tick * 3 / 4
 	if due := p.tickSince + tick - p.seen; due > 0 {
 		rest = min(rest, due+due>>7+1)
 	}
@@ -523,7 +564,6 @@ func (w *world) rest(p *proc) int64 {
 		if len(p.waiting[lane]) == 0 {
 			continue
 		}
-		rest = min(rest, 10*ms)
 		if rec := &w.store[p.at].lane[lane].rec; open(&rec.Lease) && p.watch[lane].revision == rec.Revision {
 			if left := ttl - (p.seen - p.watch[lane].since); left > 0 {
 				rest = min(rest, left+left>>7+1)

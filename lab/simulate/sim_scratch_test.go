@@ -24,6 +24,7 @@ func TestScratch(t *testing.T) {
 	}
 	b, _ := json.MarshalIndent(r.Counters, "", " ")
 	fmt.Println(string(b), r.TraceHash, r.Took)
+	fmt.Println(kindCount)
 	for _, g := range r.Gates {
 		if !g.Holds {
 			fmt.Println("GATE", g)

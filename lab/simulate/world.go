@@ -224,6 +224,7 @@ func (w *world) run() {
 		}
 		w.now = t.at
 		w.steps++
+		kindCount[t.kind]++
 		w.do(&t)
 		if w.steps > most {
 			w.violate(waitingClientStarves, -1, "the world does not come to rest")
@@ -539,3 +540,5 @@ func (w *world) markRetry(o *owner) {
 func (w *world) disturbed(length int64) { w.quietFrom = max(w.quietFrom, w.now+length) }
 
 func (w *world) handover(took int64, crash bool) { w.hand.add(took, crash) }
+
+var kindCount [20]int
