@@ -86,6 +86,7 @@ type message struct {
 	aboutL  uint32 // its life
 	class   uint8  // of forgery, 0 for none
 	wrong   mistake
+	digest  lastword.Digest
 	leaked  bool   // forged with the authority's own key
 	fault   *fault // that made it late or a copy
 	torn    *torn  // what its first half had read

@@ -77,6 +77,7 @@ type owner struct {
 	stopped  bool
 	thinking bool // it goes on with its work soon
 	wrong    mistake
+	sent1    bool // the forged message has been sent
 	pending  *message
 
 	seen seen
@@ -686,6 +687,10 @@ func (w *world) submitWrite(o *owner, now int64) {
 		w.lanes[o.lane].touched[o.intent] = true
 	}
 	w.note(noteWrite, actorOwner(o), o.round, uint64(m.fence), "")
+	if o.forged != 0 && !o.sent1 && !w.calm && !w.plan.smaller(o) {
+		o.sent1 = true
+		w.forge(o, m)
+	}
 	w.send(m)
 	if o.phase == holding {
 		w.wake(o, now+writeTime)

@@ -59,6 +59,7 @@ type bundle struct {
 	sequence uint64
 	current  uint32
 	minimum  uint32
+	keys     uint8 // beside the first, the newest one signs
 }
 
 const (

@@ -61,7 +61,7 @@ type world struct {
 
 	count     Counters
 	tally     tally
-	forgedBy  [32]tallied
+	forgedBy  [leakedClass]tallied
 	active    [faultKinds]*fault // the newest of its kind that has fired
 	hand      *handovers
 	stopped   bool
