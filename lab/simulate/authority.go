@@ -286,6 +286,7 @@ func (w *world) decide(st *store, p *proc, m *message) (d decided) {
 			break
 		}
 		d.state = x.Status(after, sl.req[:], m.lease, m.fence)
+		d.ending, _ = core.Asked(after, req, m.lease)
 	}
 	return d
 }
@@ -479,7 +480,13 @@ func (w *world) answer(p *proc, m *message, d *decided) {
 			Mode: core.Query, State: d.state, NextFence: st.lane[m.lane].rec.NextFence(st.h), AfterLook: m.look,
 			Mark: core.Mark{Epoch: st.h.Epoch, Revision: st.lane[m.lane].rec.Revision},
 		}
-		r.fence, r.lease = m.fence, m.lease
+		r.fence, r.lease, r.how = m.fence, m.lease, d.ending
+		if l := &st.lane[m.lane].rec.Lease; l.ID != "" {
+			r.state, r.holder, r.holderFence = l.State, l.ID, l.Fence
+			if w.seal != nil {
+				r.digest = w.seal.made[l.ID].digest
+			}
+		}
 	default:
 		w.drop(m)
 		return

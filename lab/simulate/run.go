@@ -81,11 +81,7 @@ func newRun(o Options) (*run, error) {
 		}
 		r.w.seal = s
 		if o.Variant == "" || o.Variant == model.None {
-			g, err := newGateway(r.w)
-			if err != nil {
-				return nil, err
-			}
-			r.w.gate = g
+			r.w.gate = newGateway(r.w)
 		}
 	}
 	return r, nil

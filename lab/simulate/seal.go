@@ -195,7 +195,7 @@ func (w *world) caller(m *message) string {
 	if m.round < 0 {
 		return ""
 	}
-	if m.class != 0 && forgeries[m.class-1].stolen {
+	if m.class != 0 && !m.leaked && forgeries[m.class-1].stolen {
 		return "thief"
 	}
 	return w.owners[m.round].name

@@ -317,6 +317,9 @@ func (w *world) befall(o *owner, f *fault) {
 	case raisePolicy:
 		w.generation++
 		w.place.minGen = w.generation
+		if w.gate != nil {
+			w.gate.forget()
+		}
 		w.note(notePolicy, actorOperator, -1, w.generation, "")
 		w.effect(f)
 		w.disturbed(2 * ttl)
@@ -486,7 +489,7 @@ func (w *world) restorePlace(f *fault, declared bool) {
 	w.place.era++
 	w.placeSet = false
 	if w.gate != nil {
-		w.gate.restore(w)
+		w.gate.restore(only)
 	}
 	w.disturbed(4 * ttl)
 	w.note(noteRestored, actorResource, -1, 0, [2]string{"nobody says so", "declared"}[flag(declared)])
@@ -517,9 +520,6 @@ func (w *world) declare() {
 		return
 	}
 	st := &w.store[p.at]
-	if w.gate != nil {
-		w.gate.declare(w, st)
-	}
 	for l := range w.place.lane {
 		ls := &w.place.lane[l]
 		was := ls.rec
@@ -531,6 +531,10 @@ func (w *world) declare() {
 		ls.topFence = max(ls.topFence, ls.rec.Fence+1)
 		ls.frozen = false
 		w.lanes[l].mistaken = true // numbers begin anew
+	}
+	if w.gate != nil {
+		w.gate.crash(w)
+		w.gate.declare(st)
 	}
 	w.place.shut = false
 	w.note(noteDeclared, actorOperator, -1, 0, "")
