@@ -120,7 +120,7 @@ var catalogue = [faultKinds]faultInfo{
 	bundleLate:        {"trust bundle late at the resource", []string{"X36"}, 6, atWork},
 	bundleBack:        {"trust bundle rolled back at the resource", []string{"X36"}, 6, atWork},
 	tightenMode:       {"record tightened from fence-only to query", []string{"X37"}, 12, atWrites},
-	mistakenOwner:     {"owner mistaken about root, content or number", []string{"X11", "X37"}, 25, []point{point(doWrite)}},
+	mistakenOwner:     {"owner mistaken about root, content or number", []string{"X11"}, 25, []point{point(doWrite)}},
 	loseRecord:        {"record lost while its receipts stay", []string{"X21"}, 3, atWrites},
 	leakedKey:         {"grants forged with the authority's own key", []string{"X35"}, 5, atWrites},
 }

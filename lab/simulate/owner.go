@@ -85,13 +85,12 @@ type owner struct {
 
 // seen is what the observer keeps of a holder: evidence, and doubt.
 type seen struct {
-	held   bool
-	sure   int64 // the latest end of trust that the answers so far allow
-	limit  int64
-	dead   bool
-	how    lastword.State
-	final  bool
-	asking bool
+	held  bool
+	sure  int64 // the latest end of trust that the answers so far allow
+	limit int64
+	dead  bool
+	how   lastword.State
+	final bool
 }
 
 const (
@@ -229,7 +228,7 @@ func (w *world) heard(o *owner, m *message) {
 		w.drop(m)
 		return
 	}
-	switch m.kind {
+	switch m.kind { //nolint:exhaustive // the others are none of its
 	case reAcquire:
 		if o.phase == asking {
 			w.hearAcquire(o, m, now)
@@ -789,7 +788,7 @@ func (w *world) hearWrite(o *owner, m *message, now int64) {
 		return
 	}
 	w.note(noteVerdict, actorOwner(o), o.round, uint64(o.fence), m.code)
-	switch v {
+	switch v { //nolint:exhaustive // the others are none of its
 	case lastword.Applied, lastword.Replayed:
 		if o.tries > 0 {
 			w.count.UnknownSettled++

@@ -544,9 +544,8 @@ func (w *world) checkVerdict(ls *laneState, m *message, d *core.Decision, known 
 	switch {
 	case known.Receipt && m.kind == doWrite && m.class != 0:
 	case known.Receipt && m.kind == doWrite:
-		if want := lastword.Replayed; known.Payload != payloads[w.payload(m)] {
-			want = lastword.Conflict
-			w.check(d.Verdict == want || w.wiring.Operation(known) != known, wrongVerdict, m.round, "another content of a known operation is not a conflict")
+		if known.Payload != payloads[w.payload(m)] && w.wiring.Operation(known) == known {
+			w.check(d.Verdict == lastword.Conflict, wrongVerdict, m.round, "another content of a known operation is not a conflict")
 		}
 	case d.Write && m.kind == doAdvance:
 	case k != 0 && k < ls.top && !w.overlap && d.Verdict != lastword.Applied && d.Verdict != lastword.StaleOwner &&
@@ -567,10 +566,9 @@ func (w *world) honest(m *message) bool {
 
 // torn is what the first half of a broken transaction had read.
 type torn struct {
-	rec   core.FenceRecord
-	known core.KnownOperation
-	d     core.Decision
-	life  uint32
+	rec  core.FenceRecord
+	d    core.Decision
+	life uint32
 }
 
 // tear is the first half of a transaction that is not one.

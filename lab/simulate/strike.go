@@ -18,7 +18,7 @@ const (
 // underway is a fault that strikes as a message is about to leave. It returns when the
 // message arrives, negative if it does not, or not on this way.
 func (w *world) underway(o *owner, m *message, f *fault, base int64) int64 {
-	switch f.kind {
+	switch f.kind { //nolint:exhaustive // the others are none of its
 	case loseRequest, loseAnswer:
 		w.drop(m)
 		if m.kind == reRelease || m.kind == askRelease { // nobody repeats it: the tenure lapses
@@ -151,7 +151,7 @@ func (w *world) stopPlace(f *fault) int64 {
 // beforeStep is a fault that strikes before a durable step of the authority. It returns
 // how long the step takes then.
 func (w *world) beforeStep(p *proc, m *message, f *fault) int64 {
-	switch f.kind {
+	switch f.kind { //nolint:exhaustive // the others are none of its
 	case crashBefore:
 		w.effect(f)
 		w.lost(m, "")
@@ -177,7 +177,7 @@ func (w *world) nap(f *fault) int64 {
 // afterStep is a fault that strikes after a durable step of the authority and before its
 // answer.
 func (w *world) afterStep(p *proc, m *message, f *fault) {
-	switch f.kind {
+	switch f.kind { //nolint:exhaustive // the others are none of its
 	case crashAfter, powerLoss:
 		w.effect(f)
 		w.lost(m, "")
@@ -199,7 +199,7 @@ func (w *world) afterStep(p *proc, m *message, f *fault) {
 // beforeTransaction is a fault that strikes between the resource's checks and its
 // transaction.
 func (w *world) beforeTransaction(m *message, f *fault) int64 {
-	switch f.kind {
+	switch f.kind { //nolint:exhaustive // the others are none of its
 	case stopResource:
 		w.stopPlace(f)
 		return w.place.until - w.now
@@ -219,7 +219,7 @@ func (w *world) beforeTransaction(m *message, f *fault) int64 {
 }
 
 func (w *world) afterTransaction(m *message, f *fault) {
-	switch f.kind {
+	switch f.kind { //nolint:exhaustive // the others are none of its
 	case stopResource:
 		w.stopPlace(f)
 	case crashResource:
@@ -252,7 +252,7 @@ func (w *world) crashPlace(f *fault) {
 func (w *world) befall(o *owner, f *fault) {
 	p := &w.procs[f.arg>>5&1]
 	d := ttl/4 + int64(f.arg>>8%uint64(3*ttl/2))
-	switch f.kind {
+	switch f.kind { //nolint:exhaustive // the others are none of its
 	case cutAuthority:
 		w.cut[o.plannedRound.name][0] = w.now + d
 		w.oneWay = f.arg&1 == 1
@@ -715,6 +715,30 @@ func (w *world) holdBack(st *store, early bool) {
 		if now {
 			w.effect(w.deadline)
 		}
+		w.deliver(m)
+	}
+}
+
+// holdWatched does the same where a process has watched a tenure for the whole TTL: some
+// of the renewals are there before the next one is granted, the others after.
+func (w *world) holdWatched(p *proc, lane uint8, early bool) {
+	if len(w.held) == 0 || !p.up || p.busy || w.stopped || early && w.watched(p, lane) < core.Span(ttl) {
+		return
+	}
+	for i := 0; i < len(w.held) && p.up && !w.stopped; {
+		m := w.held[i]
+		if m.lane != lane || early && m.round&1 != 0 {
+			i++
+			continue
+		}
+		l := &w.store[p.at].lane[lane].rec.Lease
+		if early != (l.ID == m.lease && open(l)) {
+			i++
+			continue
+		}
+		w.held = append(w.held[:i], w.held[i+1:]...)
+		w.effect(w.deadline)
+		m.to = p.id
 		w.deliver(m)
 	}
 }
