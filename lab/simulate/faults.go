@@ -15,6 +15,7 @@ const (
 	stopOwner
 	stopMachine
 	stopAuthority
+	slowCommit
 	stopResource
 	crashOwner
 	crashBefore
@@ -95,6 +96,7 @@ var catalogue = [faultKinds]faultInfo{
 	stopOwner:         {"owner stopped for 0.5 to 12 TTL", []string{"X1"}, 60, append([]point{point(askAcquire)}, atWork...)},
 	stopMachine:       {"owner's machine stopped, its clocks with it", []string{"X15", "X16"}, 25, atWork},
 	stopAuthority:     {"authority process frozen past a TTL", []string{"X4"}, 20, append(append([]point{}, stepsFirst...), stepsLast...)},
+	slowCommit:        {"durable step of the authority takes 12 to 90 ms", nil, 25, stepsFirst},
 	stopResource:      {"resource stopped between answer and transaction", []string{"X1"}, 15, atResource},
 	crashOwner:        {"owner killed, restarted under its name", []string{"X2"}, 40, atWork},
 	crashBefore:       {"authority killed before a durable step", []string{"X3"}, 15, stepsFirst},

@@ -162,6 +162,9 @@ func (w *world) beforeStep(p *proc, m *message, f *fault) int64 {
 		w.note(noteStops, actorProcess(p), -1, 0, "")
 		w.effect(f)
 		return ms
+	case slowCommit:
+		w.effect(f)
+		return 12*ms + int64(f.arg%uint64(78*ms))
 	default:
 		w.befall(&w.owners[m.round], f)
 	}
