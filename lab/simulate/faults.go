@@ -107,7 +107,7 @@ var catalogue = [faultKinds]faultInfo{
 	restoreAuthority:  {"authority restored from a backup", []string{"X20"}, 5, atWork},
 	restoreResource:   {"resource restored from a backup, declared", []string{"X21"}, 6, atWrites},
 	restoreBoth:       {"both restored, from different moments", []string{"X22"}, 4, atWrites},
-	restoreUndeclared: {"resource restored and nobody says so", []string{"X21"}, 4, atWrites},
+	restoreUndeclared: {"resource restored and nobody says so", []string{"X21"}, 10, atWrites},
 	cloneStore:        {"store cloned, two starts at once", []string{"X3", "X20"}, 4, atWork},
 	loseWitness:       {"witness lost or exchanged", []string{"X20"}, 4, atWork},
 	clockRate:         {"clocks of owner and authority apart by 1 %", []string{"X15"}, 25, []point{point(askAcquire), point(reAcquire)}},
