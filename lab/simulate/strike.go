@@ -67,6 +67,8 @@ func (w *world) underway(o *owner, m *message, f *fault, base int64) int64 {
 		return base
 	case stopResource:
 		return base + w.stopPlace(f)
+	case restoreUndeclared: // a copy of the write comes when it has been forgotten
+		w.later(w.copy(m), w.now+w.soon(f)+int64(f.arg>>40%uint64(ttl/2)))
 	default:
 	}
 	w.befall(o, f)
@@ -85,7 +87,7 @@ func (w *world) stop(o *owner, f *fault) int64 {
 	}
 	d += int64(f.arg >> 16 % uint64(ttl/4))
 	o.until = w.now + d
-	o.wakesWith = f.arg>>32&3 == 0
+	o.wakesWith = f.arg>>32&1 == 0
 	if f.kind == stopMachine {
 		o.clock.set(w.now, o.clock.ppm, true)
 		o.timeless = true
@@ -472,8 +474,11 @@ func (w *world) restoreStore(f *fault) {
 
 // laterFault has a fault strike once more, some while after it has struck.
 func (w *world) laterFault(f *fault) {
-	w.q.push(task{at: w.now + 20*ms + int64(f.arg>>20%uint64(ttl)), kind: doOperator, who: f.round, arg: 100 + uint32(f.kind)})
+	w.q.push(task{at: w.now + w.soon(f), kind: doOperator, who: f.round, arg: 100 + uint32(f.kind)})
 }
+
+// soon is how long after its first strike a fault strikes again.
+func (w *world) soon(f *fault) int64 { return 20*ms + int64(f.arg>>20%uint64(ttl)) }
 
 // restorePlace puts the resource's backup back.
 func (w *world) restorePlace(f *fault, declared bool) {
