@@ -19,7 +19,7 @@ import (
 // readings of one clock that never goes back and that all processes of the machine
 // share: just before the call and just after it.
 type Fact struct {
-	Op        string            `json:"op"` // acquire, renew, release, complete, cancel
+	Op        string            `json:"op"` // acquire, renew, release, complete, cancel, revoke
 	Resource  lastword.Resource `json:"resource"`
 	Owner     string            `json:"owner"`
 	RequestID string            `json:"request_id"`
@@ -148,7 +148,7 @@ func verifyExclusion(facts []Fact) (wrong []string) {
 		}
 	}
 	for _, f := range facts {
-		if f.Op != "release" && f.Op != "cancel" {
+		if f.Op != "release" && f.Op != "cancel" && f.Op != "revoke" {
 			continue
 		}
 		for _, s := range spans {

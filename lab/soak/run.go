@@ -1,0 +1,416 @@
+package soak
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/lastword/lastword/fence/sqlfence"
+	"github.com/lastword/lastword/lab/history"
+	"github.com/lastword/lastword/lab/report"
+)
+
+// calmRounds is how many rounds each cell plays in the last phase: hand-overs after a
+// release, and one after a crash.
+const calmRounds = 6
+
+// run is one run.
+type run struct {
+	opts    Options
+	plan    plan
+	dir     string
+	keepers []*keeper // one; two of the variant split-authority
+	keeper  *keeper   // the first
+	cells   []*cell
+	side    *sql.DB // a guarded database beside, to ask gates
+	tally   tally
+
+	retiredKey, retiredGrant string
+
+	mu        sync.Mutex
+	done      int
+	went      chan struct{} // closed and made anew when a round is over
+	turns     int
+	turned    []turnedTo
+	probes    int
+	lent      [8]lentGrant
+	lends     int
+	counters  map[string]int
+	failures  []report.Failure
+	broken    map[string]int
+	handovers handovers
+	calm      bool
+	timelines []report.Timeline
+	shown     map[string]bool
+	probed    []Call
+}
+
+// turnedTo is a fault of the authority as it was.
+type turnedTo struct {
+	kind         kind
+	began, ended time.Duration
+}
+
+type lentGrant struct{ cell, grant string }
+
+// handovers are how long resources were nobody's, by how the tenure before ended.
+type handovers struct{ released, crashed, calmReleased, calmCrashed []time.Duration }
+
+// Run plays the rounds, checks what was written down, and tells what it came to. What
+// must not be is in the report; the error is INVALID for options that are none, or says
+// what kept the run from being one. If ctx ends, the report is of the rounds that were
+// played, and says that it was interrupted.
+func Run(ctx context.Context, o Options) (_ *report.Run, err error) {
+	if o, err = o.checked(); err != nil {
+		return nil, err
+	}
+	began := history.Clock()
+	r := &run{
+		opts: o, plan: newPlan(o.Seed, o.Rounds), went: make(chan struct{}), counters: map[string]int{}, broken: map[string]int{}, shown: map[string]bool{},
+	}
+	if o.Variant != "none" { // what is to be found is in the workers
+		r.plan.Turns = nil
+	}
+	r.tallyPlan()
+	if r.dir, err = os.MkdirTemp(o.Dir, "lastword-soak-"); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
+	if err := r.open(ctx); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	played := r.play(ctx)
+	interrupted := ctx.Err() != nil
+	if played != nil && !interrupted {
+		r.fail("round", played.Error())
+	}
+	// What was written down is complete when everybody has ended.
+	if err := r.close(); err != nil && !interrupted {
+		r.fail("end", err.Error())
+	}
+	found, err := r.check(context.WithoutCancel(ctx))
+	if err != nil {
+		return nil, err
+	}
+	out := r.report(found, interrupted)
+	out.TookMS = ms(since(began))
+	return out, nil
+}
+
+func (r *run) tallyPlan() {
+	for _, round := range r.plan.Rounds {
+		if round.Main.Kind != calm {
+			r.tally.planned(cases[round.Main.Kind], round.Main.names()...)
+		}
+		for _, k := range round.Weather {
+			r.tally.planned(cases[k], string(k))
+		}
+		for _, f := range round.Forged {
+			r.tally.planned(cases[forgery], forgeryName(f))
+		}
+	}
+	for _, t := range r.plan.Turns {
+		r.tally.planned(cases[t.Kind], string(t.Kind))
+	}
+}
+
+func (r *run) keeperOf(side int) *keeper { return r.keepers[side%len(r.keepers)] }
+
+func (r *run) open(ctx context.Context) error {
+	var names []string
+	for n := range r.opts.Cells {
+		names = append(names, sideOwner(n, 0), sideOwner(n, 1))
+	}
+	k, err := newKeeper(ctx, r.opts.Authority, filepath.Join(r.dir, "authority"), names, r.noteProbe)
+	if err != nil {
+		return err
+	}
+	r.keepers, r.keeper = []*keeper{k}, k
+	if r.opts.Variant == splitAuthority {
+		if err := r.split(ctx, names); err != nil {
+			return err
+		}
+	}
+	if r.side, err = openBusiness(filepath.Join(r.dir, "side.db")); err != nil {
+		return err
+	}
+	if err := sqlfence.Init(ctx, r.side); err != nil {
+		return err
+	}
+	r.cells = make([]*cell, r.opts.Cells)
+	var opening sync.WaitGroup
+	errs := make([]error, r.opts.Cells)
+	for n := range r.cells {
+		opening.Go(func() { r.cells[n], errs[n] = newCell(ctx, r, n) })
+	}
+	opening.Wait()
+	return errors.Join(errs...)
+}
+
+// split starts a second authority with the key of the first one.
+func (r *run) split(ctx context.Context, names []string) error {
+	dir := filepath.Join(r.dir, "second")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, name := range []string{"authority.db.key"} {
+		if err := copyFile(filepath.Join(r.keeper.dir, name), filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	k, err := newKeeper(ctx, r.opts.Authority, dir, names, r.noteProbe)
+	if err == nil {
+		r.keepers = append(r.keepers, k)
+	}
+	return err
+}
+
+func copyFile(from, to string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// play lets all cells play, and then once more in calm.
+func (r *run) play(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var running sync.WaitGroup
+	var first error
+	var once sync.Once
+	failed := func(err error) {
+		if err != nil {
+			once.Do(func() { first = err; stop(err) })
+		}
+	}
+	for n, c := range r.cells {
+		running.Go(func() {
+			for i := n; i < len(r.plan.Rounds) && ctx.Err() == nil; i += len(r.cells) {
+				failed(c.playRound(ctx, r.plan.Rounds[i]))
+				r.roundDone()
+			}
+		})
+	}
+	running.Go(func() { failed(r.govern(ctx)) })
+	running.Wait()
+	if ctx.Err() != nil {
+		return first
+	}
+	failed(r.calmPhase(ctx))
+	return first
+}
+
+func (r *run) roundDone() {
+	r.mu.Lock()
+	r.done++
+	close(r.went)
+	r.went = make(chan struct{})
+	done := r.done
+	r.mu.Unlock()
+	if r.opts.Progress != nil {
+		r.opts.Progress(done, r.opts.Rounds)
+	}
+}
+
+// govern does what is planned for the authority, in its turn.
+func (r *run) govern(ctx context.Context) error {
+	for _, t := range r.plan.Turns {
+		for {
+			r.mu.Lock()
+			done, went := r.done, r.went
+			r.mu.Unlock()
+			if done >= t.After {
+				break
+			}
+			select {
+			case <-went:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		if err := r.turn(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// calmPhase is the end of a run: nothing is wrong, so everything has to work, soon.
+func (r *run) calmPhase(ctx context.Context) error {
+	r.mu.Lock()
+	r.calm = true
+	r.mu.Unlock()
+	places := make(chan struct{}, 2) // so many cells at a time: the hand-over is measured, not the machine
+	var running sync.WaitGroup
+	errs := make([]error, len(r.cells))
+	for n, c := range r.cells {
+		running.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			for i := range calmRounds {
+				round := round{Number: len(r.plan.Rounds) + n*calmRounds + i, TTL: ttls[1], Main: fault{Kind: calm}, Swap: i%2 == 1, Seed: uint64(i)}
+				if i == calmRounds-1 {
+					round.Main = fault{Kind: killing, Point: beforeSend}
+					r.tally.planned(cases[killing], round.Main.names()...)
+				}
+				before := history.Clock()
+				if errs[n] = c.playRound(ctx, round); errs[n] != nil {
+					return
+				}
+				r.count("calm_rounds", 1)
+				if took := since(before); took > calmLimit {
+					r.broke("not_live", fmt.Sprintf("%s: a round in which nothing was wrong took %v", c.resource, took))
+				}
+			}
+			errs[n] = c.settle(ctx)
+		})
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+// calmLimit is far above what a round without a fault takes.
+const calmLimit = 10 * time.Second
+
+func (r *run) close() error {
+	var errs []error
+	var closing sync.WaitGroup
+	var mu sync.Mutex
+	for _, c := range r.cells {
+		if c != nil {
+			closing.Go(func() {
+				err := c.close()
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			})
+		}
+	}
+	closing.Wait()
+	for _, k := range r.keepers {
+		errs = append(errs, k.close())
+	}
+	if r.side != nil {
+		errs = append(errs, r.side.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (r *run) noteProbe(c Call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.probed = append(r.probed, c)
+}
+
+func (r *run) nextProbe() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.probes++
+	return r.probes
+}
+
+func (r *run) turning(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turns += n
+}
+
+// turnsNow is odd while something is done to the authority.
+func (r *run) turnsNow() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.turns
+}
+
+func (r *run) count(name string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counters[name] += n
+}
+
+func (r *run) most(name string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counters[name] = max(r.counters[name], n)
+}
+
+// maxFailures is how many are told in full.
+const maxFailures = 20
+
+func (r *run) fail(kind, detail string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.failures) < maxFailures {
+		r.failures = append(r.failures, report.Failure{Kind: kind, Detail: detail, Repeat: r.opts.Command})
+	}
+}
+
+// broke counts something that must not be.
+func (r *run) broke(gate, detail string) {
+	r.mu.Lock()
+	r.broken[gate]++
+	r.mu.Unlock()
+	r.fail(gate, detail)
+}
+
+func (r *run) handover(d time.Duration, crashed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := &r.handovers
+	switch {
+	case r.calm && crashed:
+		h.calmCrashed = append(h.calmCrashed, d)
+	case r.calm:
+		h.calmReleased = append(h.calmReleased, d)
+	case crashed:
+		h.crashed = append(h.crashed, d)
+	default:
+		h.released = append(h.released, d)
+	}
+}
+
+// lendGrant lets other cells' forgers have a good grant.
+func (r *run) lendGrant(cell, g string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lent[r.lends%len(r.lent)] = lentGrant{cell, g}
+	r.lends++
+}
+
+func (r *run) otherGrant(cell string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.lent {
+		if l.grant != "" && l.cell != cell {
+			return l.grant
+		}
+	}
+	return ""
+}
+
+// longest is how long the slowest call at a cell took that was sent after from; an
+// acquire may wait.
+func (r *run) longest(c *cell, from time.Duration) (longest time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, call := range c.calls {
+		if !call.Open && call.Sent >= from && call.Op != "acquire" {
+			longest = max(longest, call.Heard-call.Sent)
+		}
+	}
+	return longest
+}
