@@ -9,6 +9,7 @@ import (
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/client"
+	"github.com/lastword/lastword/grant"
 	"github.com/lastword/lastword/lab/history"
 )
 
@@ -29,6 +30,10 @@ type Call struct {
 	Raw       bool   `json:"raw,omitempty"`
 	// Told is the fence that a refusal named: of the holder, or the one stored.
 	Told lastword.Token `json:"told,omitempty"`
+	// Why is the verifier's reason, where it was the grant that was not believed.
+	Why string `json:"why,omitempty"`
+	// Said is the error's text, for people.
+	Said string `json:"said,omitempty"`
 }
 
 // What a Call's Op can be beside those of a history.Fact.
@@ -61,6 +66,10 @@ func (d *diary) begin(c Call) Call {
 
 func (d *diary) end(c Call, err error) {
 	c.Open, c.Heard, c.Code = false, history.Clock(), history.CodeOf(err)
+	c.Why = string(grant.ReasonOf(err))
+	if err != nil {
+		c.Said = err.Error()
+	}
 	var e *lastword.Error
 	if errors.As(err, &e) {
 		c.Told = e.Fence

@@ -199,7 +199,7 @@ func (c *cell) settle(ctx context.Context) error {
 			c.diary.end(call, err)
 			if err == nil {
 				c.settled[c.resource] = true
-				return w.Release(ctx, t.TenureRef)
+				return giveBack(ctx, w, t.TenureRef)
 			}
 		}
 		if since(began) > patience || ctx.Err() != nil {

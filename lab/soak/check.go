@@ -124,7 +124,7 @@ func (r *run) excuses(facts []history.Fact) (more []history.Fact) {
 		seen := map[[3]string]bool{}
 		for _, f := range facts {
 			k := [3]string{string(f.Resource), f.Owner, f.RequestID}
-			if f.Held() && f.Sent < t.ended && !seen[k] {
+			if f.Held() && f.Sent < t.ended+sweeping && !seen[k] {
 				seen[k] = true
 				more = append(more, history.Fact{Op: opRevoke, Resource: f.Resource, Owner: f.Owner, RequestID: f.RequestID, Sent: t.began, Heard: t.ended})
 			}
@@ -132,6 +132,9 @@ func (r *run) excuses(facts []history.Fact) (more []history.Fact) {
 	}
 	return more
 }
+
+// sweeping is how long after the revocation of a key tenures may be ended for it.
+const sweeping = 3 * time.Second
 
 // attempt names one acquire attempt.
 type attempt struct {

@@ -16,7 +16,7 @@ func (p *play) main(ctx context.Context) error {
 	switch p.Main.Kind {
 	case freezing:
 		return p.freeze(ctx)
-	case killing:
+	case killing, crashing:
 		return p.kill(ctx)
 	case partition:
 		return p.apart(ctx, proxy.Both)
@@ -146,10 +146,7 @@ func (p *play) kill(ctx context.Context) error {
 	if err := p.startHand(ctx, p.a, p.aN); err != nil {
 		return err
 	}
-	if err := p.awaitB(ctx); err != nil {
-		return err
-	}
-	p.run.tally.effect(p.bHas.Code == "OK" && p.bHas.Fence > p.aFence, names...)
+	p.takenOver = names
 	return nil
 }
 
@@ -172,13 +169,13 @@ func (p *play) apart(ctx context.Context, d proxy.Direction) error {
 	if err != nil {
 		return err
 	}
+	p.takenOver = names
 	if p.bHas.Code != "OK" {
 		return nil
 	}
 	if state.State == string(lastword.HolderHeld) || state.State == string(lastword.HolderRenewing) {
 		p.run.broke("woke_holding", fmt.Sprintf("%s believes %s although %s was granted fence %d", p.a.owner, state.State, p.b.owner, p.bHas.Fence))
 	}
-	p.run.tally.effect(true, names...)
 	return nil
 }
 
@@ -203,7 +200,7 @@ func (p *play) unask(ctx context.Context) error {
 // (X7).
 func (p *play) lateWrite(ctx context.Context) error {
 	names := p.Main.names()
-	writing := p.a.hand.tell(p.writing(p.a, order{Point: afterAsk, Act: hold}))
+	writing := p.a.hand.tell(p.writing(p.a, order{Point: afterAsk, Act: hold, Raw: true}))
 	at, answered, err := p.a.hand.reached(ctx, writing)
 	if err != nil || answered != nil && at.Point == "" {
 		return err
@@ -224,6 +221,7 @@ func (p *play) lateWrite(ctx context.Context) error {
 		return err
 	}
 	a, err := p.a.hand.hear(ctx, writing)
+	p.run.count("late_"+a.Verdict, 1)
 	p.run.tally.effect(a.Verdict == string(lastword.StaleOwner), names...)
 	return err
 }
@@ -329,22 +327,23 @@ func (p *play) loseRelease(ctx context.Context) error {
 // operation settles it.
 func (p *play) loseCommit(ctx context.Context, at point) error {
 	o := p.writing(p.a, order{Point: at, Act: lose})
-	p.run.tally.fired(p.Main.names()...)
-	first, err := p.a.hand.ask(ctx, o)
-	if err != nil {
+	writing := p.a.hand.tell(o)
+	reached, answered, err := p.a.hand.reached(ctx, writing)
+	if err != nil || answered != nil && reached.Point == "" {
 		return err
+	}
+	p.run.tally.fired(p.Main.names()...)
+	if answered == nil {
+		a, err := p.a.hand.hear(ctx, writing)
+		if err != nil {
+			return err
+		}
+		answered = &a
 	}
 	o.Point, o.Act = "", ""
-	again, err := p.a.hand.ask(ctx, o)
-	if err != nil {
-		return err
-	}
-	want := lastword.Replayed
-	if at == beforeCommit {
-		want = lastword.Applied
-	}
-	p.run.tally.effect(first.Verdict == string(lastword.MutationUnknown) && again.Verdict == string(want), p.Main.names()...)
-	return nil
+	p.run.tally.effect(answered.Verdict == string(lastword.MutationUnknown), p.Main.names()...)
+	_, err = p.a.hand.ask(ctx, o)
+	return err
 }
 
 // duplicate sends everything more than once (X10).

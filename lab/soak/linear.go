@@ -131,7 +131,12 @@ func renewed(v view, m move) []view {
 		if !over(v, m) {
 			return nil
 		}
-		v.held = false
+		after := v
+		after.held = false
+		if m.excused { // the holder of a revoked key is refused before its tenure is ended
+			return []view{v, after}
+		}
+		return []view{after}
 	}
 	return []view{v}
 }
@@ -177,12 +182,14 @@ func written(v view, m move) []view {
 		if v.high <= m.Fence {
 			return nil
 		}
-	case m.Verdict == string(lastword.Unverified): // the authority said that it is not held
+	case m.Verdict == string(lastword.Unverified) && m.Why == "": // the authority said that it is not held
 		if v.held && v.fence == m.Fence {
 			if !over(v, m) {
 				return nil
 			}
-			v.held = false
+			after := v
+			after.held = false
+			return []view{v, after} // the authority counts by its own clock
 		}
 	}
 	return []view{v}
@@ -305,7 +312,7 @@ func (r *run) checkOne(model porcupine.Model, c check) {
 	case porcupine.Unknown:
 		r.broke("checker_timeouts", fmt.Sprintf("%s: its history of %d operations was not checked within %v", c.resource, len(ops), checkerTime))
 	case porcupine.Illegal:
-		r.broke("not_linearizable", fmt.Sprintf("%s: no order explains its %d operations; %s", c.resource, len(ops), stuck(c, ops, info)))
+		r.broke("not_linearizable", fmt.Sprintf("%s: no order explains its %d operations; %s", c.resource, len(ops), stuck(c, ops, info)+r.near(c)))
 	}
 }
 
@@ -338,6 +345,20 @@ func stuck(c check, ops []porcupine.Operation, info porcupine.LinearizationInfo)
 	return text
 }
 
+// near names what was done to the authority while a resource was in use.
+func (r *run) near(c check) (text string) {
+	first, last := time.Duration(math.MaxInt64), time.Duration(0)
+	for _, m := range c.moves {
+		first, last = min(first, m.Sent), max(last, m.Sent)
+	}
+	for _, t := range r.turned {
+		if t.ended >= first && t.began <= last {
+			text += fmt.Sprintf("; %s from %v to %v", t.kind, t.began, t.ended)
+		}
+	}
+	return text
+}
+
 func describe(m move) string {
 	text := fmt.Sprintf("%s %s fence %d of %s %s, sent %v heard %v", m.Who, m.Op, m.Fence, m.Owner, m.RequestID, m.Sent, m.Heard)
 	if m.perhaps {
@@ -351,6 +372,9 @@ func describe(m move) string {
 	}
 	if m.Code != "" {
 		text += ", " + string(m.Code)
+	}
+	if m.Said != "" {
+		text += fmt.Sprintf(" (%s)", m.Said)
 	}
 	if m.Told != 0 {
 		text += fmt.Sprintf(" %d", m.Told)

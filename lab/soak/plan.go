@@ -14,6 +14,7 @@ const (
 	calm          kind = "nothing"
 	freezing      kind = "freeze"
 	killing       kind = "kill"
+	crashing      kind = "crash in the calm phase"
 	partition     kind = "owner and authority apart"
 	oneWay        kind = "answers to the owner lost"
 	unasked       kind = "resource and authority apart"
@@ -42,7 +43,7 @@ const (
 
 // cases are the cases of the fault matrix that a kind stands for.
 var cases = map[kind]string{
-	freezing: "X1", killing: "X2", killAuthority: "X3", freezeAuthority: "X4", partition: "X6", oneWay: "X6, X9",
+	freezing: "X1", killing: "X2", crashing: "X2", killAuthority: "X3", freezeAuthority: "X4", partition: "X6", oneWay: "X6, X9",
 	lateWrite: "X7", unasked: "X8", lostAcquire: "X9", lostRenew: "X9", lostRelease: "X9", lostCommit: "X9", lostWrite: "X9",
 	duplicates: "X10", lateDuplicate: "X10", jump: "X11", slow: "X12", swizzle: "X13", forgery: "X35",
 	rotateKey: "X36", revokeKey: "X36", bumpEpoch: "X36", bumpPolicy: "X36", revocation: "R7",
@@ -61,10 +62,14 @@ type fault struct {
 // names are what the fault counts as.
 func (f fault) names() []string {
 	switch f.Kind {
+	case calm:
+		return nil
 	case freezing:
 		return []string{fmt.Sprintf("freeze %s", f.Point), fmt.Sprintf("freeze for %g TTL", f.Pause)}
 	case killing:
 		return []string{fmt.Sprintf("kill %s", f.Point)}
+	case crashing:
+		return []string{string(crashing)}
 	}
 	return []string{string(f.Kind)}
 }
@@ -78,6 +83,7 @@ type round struct {
 	TTL     time.Duration `json:"ttl"`
 	Swap    bool          `json:"swap,omitempty"` // the second worker begins
 	Seed    uint64        `json:"seed"`           // of what is drawn while it is played
+	Calm    bool          `json:"-"`              // of the last phase
 }
 
 // turn is what is done to the authority, when so many rounds are over.

@@ -28,6 +28,7 @@ type play struct {
 	diedAt         time.Duration // of a, by the history's clock
 	releasedAt     time.Duration // by a
 	queued         bool          // b was known to wait before a released or died
+	takenOver      []string      // faults whose effect is that b takes over
 }
 
 // playRound plays one round to its end. An error is something that no fault explains.
@@ -154,6 +155,7 @@ func (p *play) handOver(ctx context.Context) error {
 		}
 	}
 	p.bGrant = p.bHas.Grant
+	p.run.tally.effect(p.bHas.Fence > p.aFence, p.takenOver...)
 	return nil
 }
 

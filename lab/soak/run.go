@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 
 // calmRounds is how many rounds each cell plays in the last phase: hand-overs after a
 // release, and one after a crash.
-const calmRounds = 6
+const calmRounds = 5
 
 // run is one run.
 type run struct {
@@ -210,7 +211,10 @@ func (r *run) play(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return first
 	}
-	failed(r.calmPhase(ctx))
+	failed(r.makeUp(ctx))
+	if ctx.Err() == nil {
+		failed(r.calmPhase(ctx))
+	}
 	return first
 }
 
@@ -224,6 +228,49 @@ func (r *run) roundDone() {
 	if r.opts.Progress != nil {
 		r.opts.Progress(done, r.opts.Rounds)
 	}
+}
+
+// tries is how often a fault that had no effect in its rounds is played again.
+const tries = 3
+
+// makeUp plays the faults once more that something else stood in the way of.
+func (r *run) makeUp(ctx context.Context) error {
+	for try := range tries {
+		missing := map[string]bool{}
+		for _, f := range r.tally.all() {
+			if f.Effect == 0 {
+				missing[f.Name] = true
+			}
+		}
+		var again []round
+		for _, p := range r.plan.Rounds {
+			if slices.ContainsFunc(p.Main.names(), func(n string) bool { return missing[n] }) {
+				for _, n := range p.Main.names() {
+					delete(missing, n)
+				}
+				p.Weather, p.Number = nil, len(r.plan.Rounds)*(try+1)+p.Number
+				again = append(again, p)
+			}
+		}
+		if len(again) == 0 {
+			return nil
+		}
+		r.count("rounds_made_up", len(again))
+		var playing sync.WaitGroup
+		errs := make([]error, len(r.cells))
+		for n, c := range r.cells {
+			playing.Go(func() {
+				for i := n; i < len(again) && errs[n] == nil; i += len(r.cells) {
+					errs[n] = c.playRound(ctx, again[i])
+				}
+			})
+		}
+		playing.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // govern does what is planned for the authority, in its turn.
@@ -254,33 +301,38 @@ func (r *run) calmPhase(ctx context.Context) error {
 	r.mu.Lock()
 	r.calm = true
 	r.mu.Unlock()
-	places := make(chan struct{}, 2) // so many cells at a time: the hand-over is measured, not the machine
-	var running sync.WaitGroup
+	// One at a time: what is measured is the hand-over, not the machine.
+	for n, c := range r.cells {
+		for i := range calmRounds {
+			if err := r.calmRound(ctx, c, n*calmRounds+i, i == calmRounds-1); err != nil {
+				return err
+			}
+		}
+	}
+	var settling sync.WaitGroup
 	errs := make([]error, len(r.cells))
 	for n, c := range r.cells {
-		running.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
-			for i := range calmRounds {
-				round := round{Number: len(r.plan.Rounds) + n*calmRounds + i, TTL: ttls[1], Main: fault{Kind: calm}, Swap: i%2 == 1, Seed: uint64(i)}
-				if i == calmRounds-1 {
-					round.Main = fault{Kind: killing, Point: beforeSend}
-					r.tally.planned(cases[killing], round.Main.names()...)
-				}
-				before := history.Clock()
-				if errs[n] = c.playRound(ctx, round); errs[n] != nil {
-					return
-				}
-				r.count("calm_rounds", 1)
-				if took := since(before); took > calmLimit {
-					r.broke("not_live", fmt.Sprintf("%s: a round in which nothing was wrong took %v", c.resource, took))
-				}
-			}
-			errs[n] = c.settle(ctx)
-		})
+		settling.Go(func() { errs[n] = c.settle(ctx) })
 	}
-	running.Wait()
+	settling.Wait()
 	return errors.Join(errs...)
+}
+
+func (r *run) calmRound(ctx context.Context, c *cell, n int, crash bool) error {
+	round := round{Number: len(r.plan.Rounds)*(tries+1) + n, TTL: ttls[0], Main: fault{Kind: calm}, Calm: true, Swap: n%2 == 1, Seed: uint64(n)}
+	if crash {
+		round.Main = fault{Kind: crashing, Point: beforeSend}
+		r.tally.planned(cases[crashing], round.Main.names()...)
+	}
+	before := history.Clock()
+	if err := c.playRound(ctx, round); err != nil {
+		return err
+	}
+	r.count("calm_rounds", 1)
+	if took := since(before); took > calmLimit {
+		r.broke("not_live", fmt.Sprintf("%s: a round in which nothing was wrong took %v", c.resource, took))
+	}
+	return nil
 }
 
 // calmLimit is far above what a round without a fault takes.

@@ -12,7 +12,7 @@ import (
 
 func TestRealRounds(t *testing.T) {
 	o := options()
-	o.Rounds, o.Seed = 100, 1
+	o.Rounds, o.Seed = 500, 1
 	r, err := soak.Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

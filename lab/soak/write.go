@@ -94,6 +94,7 @@ func (w *worker) guarded(ctx context.Context, l *client.Lease, o order, once *on
 	defer w.asked.set(nil)
 	if o.Act == hold {
 		w.tap.atBegin(func() { _ = once.at(afterAsk) })
+		defer w.tap.atBegin(nil)
 	}
 	inside := func(ctx context.Context, tx *sql.Tx) error {
 		if err := once.at(beforeEffect); err != nil {
