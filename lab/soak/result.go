@@ -41,6 +41,7 @@ func (r *run) report(f findings, interrupted bool) *report.Run {
 	out.Notes = []string{
 		fmt.Sprintf("hand-over in the calm last phase: %s after a release, %s after a crash beyond the TTL; between faults, with all cells at work: %s and %s",
 			spread(h.calmReleased), spread(h.calmCrashed), spread(h.released), spread(h.crashed)),
+		"meanwhile the machine itself was late, with a timer and one write to the disk: " + spread(r.lag),
 		fmt.Sprintf("%d operations at %d resources were checked for linearizability in %v", f.operations, f.resources, f.linearizableIn.Round(time.Millisecond)),
 	}
 	return out
@@ -52,6 +53,7 @@ func (r *run) more(f findings) map[string]int {
 		"handovers_after_release": len(r.handovers.released) + len(r.handovers.calmReleased),
 		"handovers_after_crash":   len(r.handovers.crashed) + len(r.handovers.calmCrashed),
 	}
+	more["machine_lag_p99_us"] = int(p99(r.lag).Microseconds())
 	for name, n := range r.counters {
 		more[name] = n
 	}

@@ -54,7 +54,7 @@ func (p *play) play(ctx context.Context) error {
 	if err := p.begin(ctx); err != nil {
 		return err
 	}
-	p.granted = p.b.hand.tell(order{Do: "acquire", Resource: string(p.resource), Request: p.request("b"), TTL: p.TTL, Wait: patience / 2})
+	p.granted = p.b.hand.tell(order{Do: "acquire", Resource: string(p.resource), Request: p.request("b"), TTL: p.TTL, Wait: p.run.wait})
 	calmAgain := p.weather(ctx)
 	err := p.main(ctx)
 	calmAgain()
@@ -96,13 +96,13 @@ func (p *play) begin(ctx context.Context) error {
 		}
 	}
 	for try := 0; p.aGrant == ""; try++ {
-		a, err := p.a.hand.ask(ctx, order{Do: "acquire", Resource: string(p.resource), Request: fmt.Sprintf("%s-%d", p.request("a"), try), TTL: p.TTL, Wait: patience / 2})
+		a, err := p.a.hand.ask(ctx, order{Do: "acquire", Resource: string(p.resource), Request: fmt.Sprintf("%s-%d", p.request("a"), try), TTL: p.TTL, Wait: p.run.wait})
 		if err != nil {
 			return err
 		}
 		p.gotA(a)
-		if p.aGrant == "" && since(p.began) > patience {
-			return fmt.Errorf("%s got no lease in %v: %s", p.a.owner, patience, a.Code)
+		if p.aGrant == "" && since(p.began) > 2*p.run.wait {
+			return fmt.Errorf("%s got no lease in %v: %s", p.a.owner, 2*p.run.wait, a.Code)
 		}
 	}
 	_, err := p.write(ctx, p.a, order{})
@@ -145,13 +145,13 @@ func (p *play) handOver(ctx context.Context) error {
 	}
 	p.measure()
 	for try := 0; p.bHas.Code != "OK"; try++ { // a fault may have ended its attempt
-		a, err := p.b.hand.ask(ctx, order{Do: "acquire", Resource: string(p.resource), Request: fmt.Sprintf("%s-%d", p.request("b"), try), TTL: p.TTL, Wait: patience / 2})
+		a, err := p.b.hand.ask(ctx, order{Do: "acquire", Resource: string(p.resource), Request: fmt.Sprintf("%s-%d", p.request("b"), try), TTL: p.TTL, Wait: p.run.wait})
 		if err != nil {
 			return err
 		}
 		p.bHas = &a
-		if since(p.began) > 2*patience {
-			return fmt.Errorf("%s got no lease in %v: %s", p.b.owner, 2*patience, a.Code)
+		if since(p.began) > 4*p.run.wait {
+			return fmt.Errorf("%s got no lease in %v: %s", p.b.owner, 4*p.run.wait, a.Code)
 		}
 	}
 	p.bGrant = p.bHas.Grant

@@ -25,6 +25,7 @@ const calmRounds = 5
 type run struct {
 	opts    Options
 	plan    plan
+	wait    time.Duration // of who wants a lease
 	dir     string
 	keepers []*keeper // one; two of the variant split-authority
 	keeper  *keeper   // the first
@@ -50,6 +51,7 @@ type run struct {
 	timelines []report.Timeline
 	shown     map[string]bool
 	probed    []Call
+	lag       []time.Duration // of the machine itself, in the calm phase
 }
 
 // turnedTo is a fault of the authority as it was.
@@ -73,10 +75,10 @@ func Run(ctx context.Context, o Options) (_ *report.Run, err error) {
 	}
 	began := history.Clock()
 	r := &run{
-		opts: o, plan: newPlan(o.Seed, o.Rounds), went: make(chan struct{}), counters: map[string]int{}, broken: map[string]int{}, shown: map[string]bool{},
+		opts: o, plan: newPlan(o.Seed, o.Rounds), wait: patience / 2, went: make(chan struct{}), counters: map[string]int{}, broken: map[string]int{}, shown: map[string]bool{},
 	}
-	if o.Variant != "none" { // what is to be found is in the workers
-		r.plan.Turns = nil
+	if o.Variant != "none" { // what is to be found is in the workers, which wait for each other
+		r.plan.Turns, r.wait = nil, 4*time.Second
 	}
 	r.tallyPlan()
 	if r.dir, err = os.MkdirTemp(o.Dir, "lastword-soak-"); err != nil {
@@ -208,7 +210,7 @@ func (r *run) play(ctx context.Context) error {
 	}
 	running.Go(func() { failed(r.govern(ctx)) })
 	running.Wait()
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || r.opts.Variant != "none" {
 		return first
 	}
 	failed(r.makeUp(ctx))
@@ -301,6 +303,8 @@ func (r *run) calmPhase(ctx context.Context) error {
 	r.mu.Lock()
 	r.calm = true
 	r.mu.Unlock()
+	lag := watchLag(r.dir)
+	defer func() { r.lag = lag() }()
 	// One at a time: what is measured is the hand-over, not the machine.
 	for n, c := range r.cells {
 		for i := range calmRounds {

@@ -23,6 +23,33 @@ func TestRealRounds(t *testing.T) {
 	}
 }
 
+func TestDefectsAreFound(t *testing.T) {
+	for _, c := range []struct{ variant, gate string }{
+		{"no-fence", "stale_accepted"},
+		{"check-then-write", "stale_accepted"},
+		{"effect-beside-transaction", "checked_mutations"},
+		{"split-authority", "history_wrong"},
+	} {
+		t.Run(c.variant, func(t *testing.T) {
+			o := options()
+			o.Rounds, o.Seed, o.Variant, o.Cells = 116, 7, c.variant, 24
+			r, err := soak.Run(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, g := range r.Gates {
+				if !g.Holds {
+					t.Logf("GATE %s: want %s, got %s", g.Name, g.Want, g.Got)
+				}
+			}
+			for _, f := range r.Failures[:min(6, len(r.Failures))] {
+				t.Logf("FAILURE %s: %s", f.Kind, f.Detail)
+			}
+			t.Logf("%.0f ms", r.TookMS)
+		})
+	}
+}
+
 func show(t *testing.T, r *report.Run) {
 	t.Helper()
 	for _, g := range r.Gates {
