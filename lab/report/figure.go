@@ -65,7 +65,7 @@ const (
 	spanHigh    = 22.0
 	lanePad     = 8.0
 	axisHigh    = 26.0
-	charWidth   = 6.4 // of a label
+	charWidth   = 6.9 // of a label
 )
 
 func layOut(t Timeline) figure {

@@ -67,7 +67,12 @@ func (r *Run) Verdict() string {
 			failed++
 		}
 	}
+	if gates, found := r.Found(); r.Variant != "" && found {
+		return fmt.Sprintf("The defect %s was found: %s.", r.Variant, strings.Join(gates, ", "))
+	}
 	switch {
+	case r.Variant != "":
+		return fmt.Sprintf("The defect %s was not found.", r.Variant)
 	case r.Interrupted:
 		return fmt.Sprintf("Interrupted after %d rounds: %d of %d gates do not hold.", r.Rounds, failed, len(r.Gates))
 	case r.OK():

@@ -457,14 +457,20 @@ func (p *play) repeatRenewals(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	p.run.tally.fired(string(duplicates))
+	accepted := 0
 	running.Go(func() {
 		for ctx.Err() == nil {
-			a, err := p.a.hand.ask(ctx, order{Do: "renew"})
-			p.run.tally.effect(err == nil && a.Code == "OK", string(duplicates))
+			if a, err := p.a.hand.ask(ctx, order{Do: "renew"}); err == nil && a.Code == "OK" {
+				accepted++
+			}
 			pause(ctx, p.TTL/8)
 		}
 	})
-	return func() { cancel(); running.Wait() }
+	return func() {
+		cancel()
+		running.Wait()
+		p.run.tally.effect(accepted > 1, string(duplicates))
+	}
 }
 
 // disturb makes messages late (X12) or clogs the four links one by one and opens them in

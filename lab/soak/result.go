@@ -28,6 +28,9 @@ func (r *run) report(f findings, interrupted bool) *report.Run {
 		Kind: "real", Build: r.opts.Build, Command: r.opts.Command, Seed: r.opts.Seed, Options: r.opts.expanded(r.plan),
 		Faults: r.tally.all(), Failures: r.failures, Timelines: r.timelines, Interrupted: interrupted,
 	}
+	if r.opts.Variant != "none" {
+		out.Variant = r.opts.Variant
+	}
 	h := r.handovers
 	out.Counters = report.Counters{
 		Rounds: r.done, StaleAccepted: r.broken["stale_accepted"], ForgedAccepted: r.broken["forged_accepted"],

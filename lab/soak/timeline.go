@@ -1,6 +1,7 @@
 package soak
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -90,7 +91,7 @@ func (p *play) timeline(title string) report.Timeline {
 		lane.Marks = holderMarks(s.owner, calls, events, at)
 		line.Lanes = append(line.Lanes, lane)
 	}
-	line.Lanes = append(line.Lanes, resourceLane(calls, at), authorityLane(calls, at))
+	line.Lanes = append(line.Lanes, p.resourceLane(calls, at), authorityLane(calls, at))
 	return line
 }
 
@@ -107,9 +108,17 @@ func tenureSpans(owner string, calls []Call, events []lived, now time.Duration, 
 				end, how = e.at, e.To+map[bool]string{true: "killed"}[e.done == "died"]
 			}
 		}
-		spans = append(spans, report.Span{FromMS: at(c.Heard), ToMS: at(end), Kind: report.Held, Label: fmt.Sprintf("holds fence %s", c.Fence), End: how})
+		spans = append(spans, report.Span{FromMS: at(c.Heard), ToMS: at(end), Kind: report.Held, Label: "holds fence " + short(c.Fence), End: how})
 	}
 	return spans
+}
+
+// short is a fence as people compare it: epoch and counter.
+func short(t lastword.Token) string {
+	if t == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d.%d", t.Epoch(), t.Counter())
 }
 
 func final(state string) bool {
@@ -150,9 +159,9 @@ func holderMarks(owner string, calls []Call, events []lived, at func(time.Durati
 		case e.done == "died":
 			marks = append(marks, report.Mark{AtMS: at(e.at), Kind: report.Note, Label: "killed"})
 		case e.Event == "change" && e.To == string(lastword.HolderUnknown):
-			marks = append(marks, report.Mark{AtMS: at(e.at), Kind: report.Note, Label: "ownership unknown", Why: fmt.Sprintf("fence %d", e.Fence)})
+			marks = append(marks, report.Mark{AtMS: at(e.at), Kind: report.Note, Label: "ownership unknown", Why: "fence " + short(lastword.Token(e.Fence))})
 		case e.Event == "change" && final(e.To):
-			marks = append(marks, report.Mark{AtMS: at(e.at), Kind: report.Note, Label: e.To, Why: fmt.Sprintf("fence %d", e.Fence)})
+			marks = append(marks, report.Mark{AtMS: at(e.at), Kind: report.Note, Label: e.To, Why: "fence " + short(lastword.Token(e.Fence))})
 		}
 	}
 	for _, c := range calls {
@@ -165,22 +174,22 @@ func holderMarks(owner string, calls []Call, events []lived, at func(time.Durati
 }
 
 // resourceLane is what the resource said to each write.
-func resourceLane(calls []Call, at func(time.Duration) float64) report.Lane {
+func (p *play) resourceLane(calls []Call, at func(time.Duration) float64) report.Lane {
 	lane := report.Lane{Name: "the resource"}
 	for _, c := range calls {
 		if c.Op != opWrite {
 			continue
 		}
-		m := report.Mark{AtMS: at(c.Heard), Label: fmt.Sprintf("fence %s", c.Fence), Why: fmt.Sprintf("%s by %s: %s", c.Operation, c.Owner, c.Verdict)}
+		m := report.Mark{AtMS: at(c.Heard), Label: fmt.Sprintf("%s writes with fence %s", c.Owner, short(c.Fence)), Why: c.Verdict}
 		switch {
 		case c.Open:
-			m.AtMS, m.Kind, m.Why = at(c.Sent), report.Unknown, fmt.Sprintf("%s by %s: the writer did not live to hear", c.Operation, c.Owner)
+			m.AtMS, m.Kind, m.Why = at(c.Sent), report.Unknown, "it did not live to hear the verdict; "+p.receiptOf(c)
 		case c.Verdict == string(lastword.Applied) || c.Verdict == string(lastword.Replayed):
 			m.Kind = report.Accepted
 		case c.Verdict == string(lastword.MutationUnknown):
-			m.Kind = report.Unknown
+			m.Kind, m.Why = report.Unknown, m.Why+"; "+p.receiptOf(c)
 		case c.Verdict == string(lastword.StaleOwner):
-			m.Kind, m.Why = report.Refused, m.Why+fmt.Sprintf(", the record has fence %s", c.Told)
+			m.Kind, m.Why = report.Refused, m.Why+", the record has fence "+short(c.Told)
 		default:
 			m.Kind = report.Refused
 		}
@@ -188,6 +197,18 @@ func resourceLane(calls []Call, at func(time.Duration) float64) report.Lane {
 	}
 	sortMarks(lane.Marks)
 	return lane
+}
+
+// receiptOf says what the receipts tell of a write that nobody heard the end of.
+func (p *play) receiptOf(c Call) string {
+	_, found, err := p.forger.gate.Lookup(context.Background(), c.Resource, c.Operation)
+	switch {
+	case err != nil:
+		return "its receipt could not be looked up"
+	case found:
+		return "there is a receipt: it happened"
+	}
+	return "there is no receipt, and a newer fence: it did not happen"
 }
 
 // authorityLane is what the authority granted and ended.
@@ -199,11 +220,11 @@ func authorityLane(calls []Call, at func(time.Duration) float64) report.Lane {
 		case c.Open:
 			continue
 		case c.Op == "acquire" && c.Accepted() && !c.Repeated:
-			m.Label, m.Why = fmt.Sprintf("grants %s", c.Fence), "to "+c.Owner
+			m.Label, m.Why = "grants fence "+short(c.Fence), "to "+c.Owner
 		case c.Op == "release" && c.Accepted():
 			m.Label, m.Why = "release", "of "+c.Owner
 		case c.Op == opRevoke && c.Accepted():
-			m.Label, m.Why = "revokes", fmt.Sprintf("fence %s of %s", c.Fence, c.Owner)
+			m.Label, m.Why = "revokes", fmt.Sprintf("fence %s of %s", short(c.Fence), c.Owner)
 		default:
 			continue
 		}
