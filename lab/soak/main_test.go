@@ -18,6 +18,7 @@ import (
 const (
 	asHand      = "run-as-hand"
 	asAuthority = "run-as-authority"
+	asRun       = "run-as-run"
 )
 
 func TestMain(m *testing.M) {
@@ -27,6 +28,11 @@ func TestMain(m *testing.M) {
 		err = soak.Hand(context.Background(), os.Stdin, os.Stdout)
 	case len(os.Args) > 1 && os.Args[1] == asAuthority:
 		err = serve(os.Args[2:])
+	case len(os.Args) > 1 && os.Args[1] == asRun:
+		o := options()
+		o.Rounds, o.Cells, o.Dir = 10_000, 2, os.Args[2]
+		o.Progress = func(int, int) { fmt.Print(".") }
+		_, err = soak.Run(context.Background(), o)
 	default:
 		os.Exit(m.Run())
 	}
@@ -66,6 +72,7 @@ func serve(args []string) error {
 	return s.Serve(ctx)
 }
 
+// options run this binary as the processes of a run.
 func options() soak.Options {
 	return soak.Options{Hand: []string{os.Args[0], asHand}, Authority: []string{os.Args[0], asAuthority}}
 }

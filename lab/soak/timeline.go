@@ -37,7 +37,7 @@ var titles = []struct {
 
 // keepTimeline keeps a round to be shown, if there is none of its kind yet.
 func (r *run) keepTimeline(p *play) {
-	if len(p.Weather) > 0 || p.turns != r.turnsNow() {
+	if len(p.Weather) > 0 || p.turns != r.turnsNow() || p.turns%2 != 0 {
 		return
 	}
 	for _, t := range titles {
@@ -166,7 +166,11 @@ func holderMarks(owner string, calls []Call, events []lived, at func(time.Durati
 	}
 	for _, c := range calls {
 		if c.Who == owner && c.Op == "acquire" && !c.Open && !c.Accepted() {
-			marks = append(marks, report.Mark{AtMS: at(c.Heard), Kind: report.Refused, Label: "acquire", Why: string(c.Code)})
+			kind := report.Refused
+			if unheard(c) {
+				kind = report.Unknown
+			}
+			marks = append(marks, report.Mark{AtMS: at(c.Heard), Kind: kind, Label: "acquire", Why: string(c.Code)})
 		}
 	}
 	sortMarks(marks)
