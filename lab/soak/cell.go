@@ -190,8 +190,8 @@ func (c *cell) settle(ctx context.Context) error {
 		return nil // a system with a defect need not be able to
 	}
 	w := witnessed{c.run.keeper.client, c.diary}
-	id := fmt.Sprintf("settle-%d", c.era)
-	for began := history.Clock(); ; {
+	for began, try := history.Clock(), 0; ; try++ {
+		id := fmt.Sprintf("settle-%d", try) // a tenure that an operator ended is not given again
 		t, err := w.Acquire(ctx, lastword.AcquireRequest{Resource: c.resource, RequestID: id, Owner: keeperName, TTL: 10 * time.Second, Wait: 10 * time.Second})
 		if err == nil {
 			call := c.diary.begin(refCall(opAdvance, t.TenureRef))

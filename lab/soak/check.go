@@ -124,7 +124,7 @@ func (r *run) excuses(facts []history.Fact) (more []history.Fact) {
 		seen := map[[3]string]bool{}
 		for _, f := range facts {
 			k := [3]string{string(f.Resource), f.Owner, f.RequestID}
-			if f.Held() && f.Sent < t.ended+sweeping && !seen[k] {
+			if f.Held() && f.Sent-sweeping < t.ended && !seen[k] {
 				seen[k] = true
 				more = append(more, history.Fact{Op: opRevoke, Resource: f.Resource, Owner: f.Owner, RequestID: f.RequestID, Sent: t.began, Heard: t.ended})
 			}

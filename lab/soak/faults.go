@@ -173,7 +173,7 @@ func (p *play) apart(ctx context.Context, d proxy.Direction) error {
 	if p.bHas.Code != "OK" {
 		return nil
 	}
-	if state.State == string(lastword.HolderHeld) || state.State == string(lastword.HolderRenewing) {
+	if (state.State == string(lastword.HolderHeld) || state.State == string(lastword.HolderRenewing)) && !p.run.excusedSince(p.began) {
 		p.run.broke("woke_holding", fmt.Sprintf("%s believes %s although %s was granted fence %d", p.a.owner, state.State, p.b.owner, p.bHas.Fence))
 	}
 	return nil

@@ -90,7 +90,7 @@ func TestTheModelOfAResource(t *testing.T) {
 		{"a record that moved by itself", []move{write("a", 1, 0, 1, 0, lastword.Applied), read("a", 2, 2, 3)}, false},
 		{"an effect that was never asked for", []move{read("a", 1, 2, 3)}, false},
 	} {
-		r := &run{broken: map[string]int{}}
+		r := &run{broken: map[string]int{}, opts: Options{Variant: "none"}}
 		r.checkOne(resourceModel.ToModel(), check{"doc", c.moves})
 		if legal := r.broken["not_linearizable"] == 0; legal != c.legal || r.broken["checker_timeouts"] != 0 {
 			t.Errorf("%s: explained %t, want %t: %v", c.name, legal, c.legal, r.failures)

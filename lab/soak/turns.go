@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"syscall"
@@ -34,7 +35,10 @@ func (r *run) turn(ctx context.Context, t turn) (err error) {
 	r.turning(1)
 	defer r.turning(1)
 	name := string(t.Kind)
-	began := history.Clock()
+	r.mu.Lock()
+	r.turned = append(r.turned, turnedTo{t.Kind, history.Clock(), math.MaxInt64})
+	mine := len(r.turned) - 1
+	r.mu.Unlock()
 	switch t.Kind {
 	case killAuthority:
 		err = r.turnKill(ctx, name)
@@ -50,7 +54,7 @@ func (r *run) turn(ctx context.Context, t turn) (err error) {
 		err = r.turnEpoch(ctx, name)
 	}
 	r.mu.Lock()
-	r.turned = append(r.turned, turnedTo{t.Kind, began, history.Clock()})
+	r.turned[mine].ended = history.Clock()
 	r.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
