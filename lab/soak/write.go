@@ -165,7 +165,9 @@ func (w *worker) checkedBefore(ctx context.Context, l *client.Lease, o order, on
 	if err := once.at(beforeAsk); err != nil {
 		return lastword.Receipt{}, err
 	}
-	st, err := w.askConn.Status(ctx, lastword.StatusQuery{Resource: ref.Resource, LeaseID: ref.LeaseID, Owner: ref.Owner, RequestID: ref.RequestID})
+	limit, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	st, err := w.askConn.Status(limit, lastword.StatusQuery{Resource: ref.Resource, LeaseID: ref.LeaseID, Owner: ref.Owner, RequestID: ref.RequestID})
 	if err != nil {
 		return lastword.Receipt{}, err
 	}
