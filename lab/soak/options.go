@@ -120,7 +120,7 @@ func (o Options) expanded(p plan) report.Options {
 		{Name: "a second fault", Value: fmt.Sprintf("%d rounds, a third %d", two+three, three)},
 		{Name: "forged grants", Value: fmt.Sprint(forged)},
 		{Name: "faults of the authority", Value: fmt.Sprint(len(p.Turns))},
-		{Name: "calm rounds at the end", Value: fmt.Sprintf("%d a cell", calmRounds)},
+		{Name: "calm rounds at the end", Value: fmt.Sprintf("%d a cell", o.calmRounds())},
 	}
 }
 

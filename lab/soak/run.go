@@ -3,6 +3,7 @@ package soak
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,9 +18,13 @@ import (
 	"github.com/lastword/lastword/lab/report"
 )
 
+// calmReleases is how many hand-overs after a release the last phase has at least: a
+// hundredth of them may be slow.
+const calmReleases = 96
+
 // calmRounds is how many rounds each cell plays in the last phase: hand-overs after a
 // release, and one after a crash.
-const calmRounds = 5
+func (o Options) calmRounds() int { return (calmReleases+o.Cells-1)/o.Cells + 1 }
 
 // run is one run.
 type run struct {
@@ -153,7 +158,15 @@ func (r *run) open(ctx context.Context) error {
 		opening.Go(func() { r.cells[n], errs[n] = newCell(ctx, r, n) })
 	}
 	opening.Wait()
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	// For who looks at a run while it goes on, or at what is left of one that was killed.
+	text, err := json.MarshalIndent(r.plan, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(r.dir, "plan.json"), text, 0o600)
 }
 
 // split starts a second authority with the key of the first one.
@@ -307,8 +320,8 @@ func (r *run) calmPhase(ctx context.Context) error {
 	defer func() { r.lag = lag() }()
 	// One at a time: what is measured is the hand-over, not the machine.
 	for n, c := range r.cells {
-		for i := range calmRounds {
-			if err := r.calmRound(ctx, c, n*calmRounds+i, i == calmRounds-1); err != nil {
+		for i := range r.opts.calmRounds() {
+			if err := r.calmRound(ctx, c, n*r.opts.calmRounds()+i, i == r.opts.calmRounds()-1); err != nil {
 				return err
 			}
 		}
