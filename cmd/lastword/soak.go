@@ -34,16 +34,16 @@ plan, and the machine has its part in the rest.
 
 Exit code 0: all gates hold; with --variant: the defect was found. 1: not so, or it was
 interrupted, and then what was found until then is shown. The last line is the command
-that repeats the run.`
+that repeats the run. With --variant all every variant is played by itself; -o json prints
+one object a line.`
 
 // soakFlags are what `lab soak` takes.
 type soakFlags struct {
-	rounds, cells          int
-	seed                   uint64
-	real, unsigned         bool
-	variant, replay, page  string
-	out                    outFlags
-	seedGiven, roundsGiven bool
+	rounds, cells         int
+	seed                  uint64
+	real, unsigned        bool
+	variant, replay, page string
+	out                   outFlags
 }
 
 func (a *app) soakCommand() *cobra.Command {
@@ -58,7 +58,7 @@ func (a *app) soakCommand() *cobra.Command {
 	flags.Uint64Var(&f.seed, "seed", 0, "decides everything that is drawn (default: drawn, and printed)")
 	flags.BoolVar(&f.real, "real", false, "with real processes on SQLite")
 	flags.BoolVar(&f.unsigned, "unsigned", false, "leave the signatures out, for speed; not with --real")
-	flags.StringVar(&f.variant, "variant", model.None, "`NAME` of a defect that is to be found")
+	flags.StringVar(&f.variant, "variant", model.None, "`NAME` of a defect that is to be found, none, or all")
 	flags.IntVar(&f.cells, "cells", 0, "pairs of workers at a `time`, 1 to 64, with --real (default 24)")
 	flags.StringVar(&f.replay, "replay", "", "play the shrunk `PLAN` of a failure again; not with --real")
 	flags.StringVar(&f.page, "report", "", "write the report as one HTML `FILE`, too")
@@ -99,25 +99,40 @@ func (f *soakFlags) check(cmd *cobra.Command) error {
 		return usage(cmd, "--report: it names no file")
 	}
 	if names := f.variants(); !slices.Contains(names, f.variant) {
-		return usage(cmd, "--variant: no %q here: want none or the name of a variant%s", clip(f.variant), near(f.variant, names))
+		return usage(cmd, "--variant: no %q here: want none, all, or the name of a variant%s", clip(f.variant), near(f.variant, names))
+	}
+	if f.variant == everyVariant {
+		for _, other := range []string{"out", "report", "replay"} {
+			if given(other) {
+				return usage(cmd, "--%s is for one run: name one variant", other)
+			}
+		}
 	}
 	if !given("seed") {
 		f.seed = rand.Uint64N(1 << 32) // short enough to be typed
 	}
 	if f.rounds == 0 {
-		f.rounds = 100_000
-		if f.real {
-			f.rounds = 500
-		}
+		f.rounds = f.usual()
 	}
 	return nil
 }
 
+// usual is how many rounds are played if nobody says. A defect shows soon.
+func (f *soakFlags) usual() int {
+	switch {
+	case f.real && f.variant != model.None:
+		return 100
+	case f.real:
+		return 500
+	}
+	return 100_000
+}
+
 func (f *soakFlags) variants() []string {
 	if !f.real {
-		return slices.DeleteFunc(variantNames(), func(n string) bool { return n == everyVariant })
+		return variantNames()
 	}
-	names := []string{model.None}
+	names := []string{model.None, everyVariant}
 	for _, v := range soak.Variants() {
 		names = append(names, v.Name)
 	}
@@ -146,7 +161,38 @@ func (f *soakFlags) again() string {
 	return strings.Join(text, " ")
 }
 
+// everySoak plays every variant, and fails if one was not found.
+func (a *app) everySoak(ctx context.Context, f soakFlags) error {
+	missed := false
+	for _, name := range f.variants() {
+		if name == model.None || name == everyVariant {
+			continue
+		}
+		f.variant = name
+		run, err := a.soaked(ctx, f)
+		if err == nil && a.json {
+			err = a.object(run)
+		} else if err == nil {
+			_, err = fmt.Fprintf(a.stdout, "%s (%v)\n", run.Verdict(), time.Duration(run.TookMS*float64(time.Millisecond)).Round(time.Millisecond))
+		}
+		if err != nil {
+			return err
+		}
+		missed = missed || !run.OK()
+		if run.Interrupted {
+			break
+		}
+	}
+	if missed {
+		return quietly{exitFailed}
+	}
+	return nil
+}
+
 func (a *app) soak(cmd *cobra.Command, f soakFlags) error {
+	if f.variant == everyVariant {
+		return a.everySoak(cmd.Context(), f)
+	}
 	file, err := f.out.reserve(cmd)
 	if err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -154,10 +155,11 @@ type Failure struct {
 	Repeat string   `json:"repeat,omitempty"` // a command
 }
 
-// notSafety are the gates that do not say that something went wrong, but that a run did
+// notSafety are the gates and failures that do not say that something went wrong, but that a run did
 // not come to what it was to show.
 var notSafety = map[string]bool{
 	"handover_p99_ms": true, "handover_crash_p99_ms": true, "fault_coverage": true, "coverage": true, "rounds": true, "unknown_open": true, "not_live": true,
+	"round": true, "end": true, "checker_timeouts": true, // failures of a run
 }
 
 // Found reports whether something happened that must not, and names the gates that show
@@ -166,6 +168,11 @@ func (r *Run) Found() (gates []string, found bool) {
 	for _, g := range r.Gates {
 		if !g.Holds && !notSafety[g.Name] {
 			gates = append(gates, g.Name)
+		}
+	}
+	for _, f := range r.Failures {
+		if !notSafety[f.Kind] && !slices.Contains(gates, f.Kind) {
+			gates = append(gates, f.Kind)
 		}
 	}
 	return gates, len(gates) > 0

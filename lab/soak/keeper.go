@@ -38,12 +38,10 @@ type keeper struct {
 	client *rpc.Client
 	diary  *diary
 
-	mu         sync.Mutex
-	proc       *realservers.Process
-	epoch      uint32
-	generation uint64
-	proxies    []*proxy.Proxy
-	turns      int // begun and ended
+	mu      sync.Mutex
+	proc    *realservers.Process
+	epoch   uint32
+	proxies []*proxy.Proxy
 }
 
 // newKeeper starts an authority in a new directory.
