@@ -53,7 +53,7 @@ type decision struct {
 func (m *machine) decide(st *storeState, p procState, q message, era uint8) (d decision) {
 	w := m.wiring
 	clock := core.Clock{Tick: st.h.Tick, Watched: p.watched}
-	req := w.known(st.request(q.client, q.attempt))
+	req := w.Known(st.request(q.client, q.attempt))
 	ref := lastword.TenureRef{
 		Resource: resource, Owner: clientNames[q.client], RequestID: requestID(q.client, q.attempt),
 		LeaseID: q.lease, Fence: q.fence,
@@ -64,36 +64,36 @@ func (m *machine) decide(st *storeState, p procState, q message, era uint8) (d d
 		if q.otherRoot {
 			work = otherRoot
 		}
-		d.change, d.answer = w.acquire(st.rec, req, st.h, clock, core.AcquireInput{
-			Owner: ref.Owner, RequestID: ref.RequestID, TTL: m.ttl, Ticks: w.ticks(m.ttl, tick),
-			Root: work, Class: class, LeaseID: w.leaseID(p, st, era),
+		d.change, d.answer = w.Acquire(st.rec, req, st.h, clock, core.AcquireInput{
+			Owner: ref.Owner, RequestID: ref.RequestID, TTL: m.ttl, Ticks: w.Ticks(m.ttl, tick),
+			Root: work, Class: class, LeaseID: leaseName(p, st, era),
 			KeyID: "key", PolicyGeneration: m.w.generation(st.h.Epoch), LockDelay: m.w.delay, LockDelayTicks: m.w.delayTicks(),
 		})
 		if d.answer.Code == "" && !d.answer.Repeated {
 			d.onTick, d.effect = true, grants
 		}
 	case askRenew:
-		if d.change, d.answer = w.renew(st.rec, st.h, clock, ref); d.answer.Code == "" {
+		if d.change, d.answer = w.Renew(st.rec, st.h, clock, ref); d.answer.Code == "" {
 			d.onTick, d.effect = true, extends
 		} else if m.w.keeper { // NOT_HOLDER says how it ended
 			d.told.asked, _ = core.Asked(d.settled(st.rec), req, q.lease)
 		}
 	case askRelease:
-		if d.change, d.answer = w.release(st.rec, req, st.h, clock, ref); d.answer.Code == "" && !d.answer.Repeated {
+		if d.change, d.answer = w.Release(st.rec, req, st.h, clock, ref); d.answer.Code == "" && !d.answer.Repeated {
 			d.effect = ends
 		}
 	case askComplete:
-		d.change, d.answer = w.complete(st.rec, req, st.h, clock, ref, q.result())
+		d.change, d.answer = w.Complete(st.rec, req, st.h, clock, ref, q.result())
 	case askCancel:
-		if d.change, d.answer = w.cancel(st.rec, req, st.h, clock, ref.Owner, ref.RequestID); d.change.Write {
+		if d.change, d.answer = w.Cancel(st.rec, req, st.h, clock, ref.Owner, ref.RequestID); d.change.Write {
 			d.effect = cancels
 		}
 	case askRevoke:
-		if d.change, d.answer = w.revoke(st.rec, st.h, clock, q.fence); d.answer.Code == "" {
+		if d.change, d.answer = w.Revoke(st.rec, st.h, clock, q.fence); d.answer.Code == "" {
 			d.effect = cancels
 		}
 	case askNumber: // only a broken system has it
-		if d.answer.Lease = st.rec.Lease; w.peeks {
+		if d.answer.Lease = st.rec.Lease; w.Peeks {
 			break
 		}
 		next := st.rec
@@ -101,7 +101,7 @@ func (m *machine) decide(st *storeState, p procState, q message, era uint8) (d d
 		next.Counter++
 		d.change = core.Change{Write: true, Record: next}
 	default:
-		d.change, d.answer = w.look(st.rec, st.h, clock)
+		d.change, d.answer = w.Look(st.rec, st.h, clock)
 		after := *st
 		if d.change.Write {
 			after.rec = d.change.Record
@@ -109,7 +109,7 @@ func (m *machine) decide(st *storeState, p procState, q message, era uint8) (d d
 		if q.kind == askStatus {
 			d.told = m.statusTold(&after, p, q)
 		}
-		d.state, d.next = w.status(p, &after, q), after.rec.NextFence(st.h)
+		d.state, d.next = w.Status(after.rec, after.req[:], q.lease, q.fence), after.rec.NextFence(st.h)
 	}
 	return d
 }
@@ -120,21 +120,6 @@ func (d decision) settled(before core.Record) core.Record {
 		return d.change.Record
 	}
 	return before
-}
-
-// statusOf is what the store says of the tenure that a write names.
-func statusOf(_ procState, st *storeState, q message) lastword.State {
-	if l := &st.rec.Lease; l.ID == q.lease && l.Fence != q.fence {
-		return lastword.StateFree
-	}
-	var req *core.Request
-	for i := range st.req {
-		if st.req[i].ID != "" && st.req[i].LeaseID == q.lease && st.req[i].Fence == q.fence {
-			req = &st.req[i]
-		}
-	}
-	state, _ := core.Asked(st.rec, req, q.lease)
-	return state
 }
 
 // leaseName stands for the random text of production: unlike every other one.
@@ -148,12 +133,12 @@ func (m *machine) look(p procState, st *storeState) procState {
 		gone := core.Pace(tick, tick)
 		p.aged = false
 		p.watched = min(p.watched+gone, m.ttl+m.w.delay)
-		p.stood = p.stood || p.tick == st.h.Tick || m.wiring.restless
+		p.stood = p.stood || p.tick == st.h.Tick || m.wiring.Restless
 	}
-	p.watched = m.wiring.watch(p, st.rec)
+	p.watched = m.wiring.Watch(p.revision, p.watched, st.rec)
 	p.revision = st.rec.Revision
 	if p.tick != st.h.Tick {
-		p.tick, p.stood = st.h.Tick, p.stood && m.wiring.restless
+		p.tick, p.stood = st.h.Tick, p.stood && m.wiring.Restless
 	}
 	return m.forgetful(p, st)
 }
@@ -183,9 +168,9 @@ func (m *machine) serve(read, now *storeState, p procState, q message, era uint8
 	out := served{done: true}
 	after := *now
 	if d.change.Write {
-		c := conditions{epoch: read.h.Epoch, onTick: d.onTick, tick: read.h.Tick, revision: d.change.Record.Revision - 1}
+		c := Conditions{Epoch: read.h.Epoch, OnTick: d.onTick, Tick: read.h.Tick, Revision: d.change.Record.Revision - 1}
 		p = m.returned(p, now)
-		if !m.wiring.holds(now, c) {
+		if !m.wiring.Holds(now.h, now.rec.Revision, c) {
 			p.revision, p.watched = 0, 0
 			return served{proc: m.procs.name(p)}
 		}
@@ -213,7 +198,7 @@ func (m *machine) serve(read, now *storeState, p procState, q message, era uint8
 // begins now, however long the commit took (R8).
 func (m *machine) returned(p procState, st *storeState) procState {
 	p.read, p.message, p.waited = 0, 0, 0
-	if p.aged && !m.wiring.hasty {
+	if p.aged && !m.wiring.Hasty {
 		p.aged = false
 		p.stood = p.stood || p.tick == st.h.Tick
 	}
@@ -222,7 +207,7 @@ func (m *machine) returned(p procState, st *storeState) procState {
 
 func (m *machine) commit(st *storeState, d decision) {
 	before := st.rec
-	st.rec = m.wiring.committed(before, d.change.Record)
+	st.rec = m.wiring.Committed(before, d.change.Record)
 	for _, r := range d.change.Requests {
 		for i := range st.req {
 			if r.ID == requestID(uint8(i/maxAttempts), uint8(i%maxAttempts+1)) {
@@ -241,7 +226,7 @@ func (m *machine) reply(q message, d decision) uint16 {
 	case askAcquire:
 		r.kind = reAcquire
 		if a.Code == "" {
-			r.fence, r.lease, r.whole = a.Lease.Fence, a.Lease.ID, m.wiring.remaining(a)
+			r.fence, r.lease, r.whole = a.Lease.Fence, a.Lease.ID, m.wiring.Remaining(a)
 			r.found, r.left = a.Lease.Completed, d.told.left
 		}
 	case askRenew:
@@ -356,7 +341,7 @@ func (m *machine) receive(store, proc, msg uint16, era uint8) served {
 	if m.w.split && m.decide(st, p, q, era).change.Write {
 		p.read, p.message, p.waited = store, msg, p.watched
 		out := served{proc: m.procs.name(p)}
-		if m.wiring.early {
+		if m.wiring.Early {
 			out.reply = m.reply(q, m.decide(st, p, q, era))
 		}
 		return out
@@ -372,7 +357,7 @@ func (m *machine) finish(s *state, next state, at uint8, msg uint16, out served,
 	if (bad == "" || bad == wrongAnswer) && seen.bad != "" { // what was done is worse than what was said
 		bad = seen.bad
 	}
-	if m.wiring.forgetful && out.effect == ends {
+	if m.wiring.Forgetful && out.effect == ends {
 		place := *m.places.at(s.place)
 		place.rec, place.receipts = core.FenceRecord{}, [maxIntents * 2]receipt{}
 		next.place = m.places.name(place)

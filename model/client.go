@@ -76,7 +76,7 @@ func (m *machine) holderSteps(s *state, c uint8, client *clientState) {
 		next.paused |= 1 << c
 		m.emit(s, next, event{kind: evPause, who: actor(c)}, "")
 	}
-	if m.wiring.draws && client.woken && !client.wished && !client.open {
+	if m.wiring.Draws && client.woken && !client.wished && !client.open {
 		m.step(s, c, evDraw, func(cl clientState, _ uint8) acted {
 			cl.wished = true
 			return acted{client: m.clients.name(cl), msg: m.msgs.name(message{kind: askNumber, client: cl.id, lease: cl.lease, fence: cl.fence})}
@@ -97,7 +97,7 @@ func (m *machine) holderSteps(s *state, c uint8, client *clientState) {
 			m.step(s, c, evCheck, m.check)
 		case !client.open:
 			m.step(s, c, evWrite, m.write)
-		case m.wiring.skips != waits:
+		case m.wiring.Skips != SkipsNothing:
 			m.step(s, c, evResubmit, m.skip)
 		case client.tries < m.w.resubmits || s.calm != 0:
 			m.step(s, c, evResubmit, m.resubmit)
@@ -198,7 +198,7 @@ func (m *machine) renew(c clientState, now uint8) acted {
 
 // check is the look at the own tenure before a write; a stop may come after it.
 func (m *machine) check(c clientState, now uint8) acted {
-	if !m.wiring.admits(c.trust, span(now)) {
+	if !m.wiring.Admits(c.trust, span(now)) {
 		return acted{}
 	}
 	c.checked = true
@@ -208,7 +208,7 @@ func (m *machine) check(c clientState, now uint8) acted {
 // write starts the next intent: no new effect unless the tenure is trusted (R26).
 func (m *machine) write(c clientState, now uint8) (out acted) {
 	if !c.checked {
-		if !m.wiring.admits(c.trust, span(now)) {
+		if !m.wiring.Admits(c.trust, span(now)) {
 			return acted{}
 		}
 		if !c.trust.At(span(now)).State.Admits() || m.keeps(c.id) && (c.kept.dead || m.unsure(c, now)) {
@@ -216,8 +216,8 @@ func (m *machine) write(c clientState, now uint8) (out acted) {
 		}
 	}
 	intent := m.intent(c)
-	op := m.wiring.name(c, intent)
-	seq, n, ok := m.wiring.take(c.seq, operationName(op))
+	op := m.operation(c, intent)
+	seq, n, ok := m.wiring.Take(c.seq, operationName(op))
 	if !ok {
 		return acted{}
 	}
@@ -247,17 +247,29 @@ func (m *machine) submission(c clientState, op, intent uint8, n uint64) uint16 {
 	return m.msgs.name(q)
 }
 
+// operation is the id that c gives an intent.
+func (m *machine) operation(c clientState, intent uint8) uint8 {
+	switch m.wiring.Names {
+	case ByNumber:
+		return uint8(c.seq.Last)
+	case ByLife:
+		return intent + maxIntents*min(c.born, 1)
+	case ByIntent:
+	}
+	return intent
+}
+
 // resubmit settles an unknown outcome with the same operation and number (R22).
 func (m *machine) resubmit(c clientState, now uint8) acted {
-	if !m.wiring.admits(c.trust, span(now)) {
+	if !m.wiring.Admits(c.trust, span(now)) {
 		return acted{}
 	}
 	intent := m.intent(c)
-	op := m.wiring.name(c, intent)
+	op := m.operation(c, intent)
 	if c.tries < m.w.resubmits {
 		c.tries++
 	}
-	seq, n, ok := m.wiring.take(c.seq, operationName(op))
+	seq, n, ok := m.wiring.Take(c.seq, operationName(op))
 	if !ok {
 		return acted{}
 	}
@@ -269,7 +281,7 @@ func (m *machine) resubmit(c clientState, now uint8) acted {
 func (m *machine) skip(c clientState, _ uint8) acted {
 	c.next++
 	c.open, c.seq.Open = false, ""
-	if m.wiring.skips == countsOn {
+	if m.wiring.Skips == SkipsCounting {
 		c.seq.Last++
 	}
 	return acted{client: m.clients.name(c)}
@@ -302,7 +314,7 @@ func (m *machine) release(c clientState, now uint8) acted {
 // register and lookup are how a newer tenure settles what an older one left open
 // (R22): first the fence, then a look for the receipt.
 func (m *machine) register(c clientState, now uint8) acted {
-	if c.stage >= advancing || !m.wiring.settles || !m.wiring.admits(c.trust, span(now)) {
+	if c.stage >= advancing || !m.wiring.Settles || !m.wiring.Admits(c.trust, span(now)) {
 		return acted{}
 	}
 	c.stage = advancing
@@ -310,7 +322,7 @@ func (m *machine) register(c clientState, now uint8) acted {
 }
 
 func (m *machine) lookup(c clientState, now uint8) acted {
-	if c.stage == looking || c.stage < advanced && m.wiring.settles || !m.wiring.admits(c.trust, span(now)) {
+	if c.stage == looking || c.stage < advanced && m.wiring.Settles || !m.wiring.Admits(c.trust, span(now)) {
 		return acted{}
 	}
 	c.stage = looking

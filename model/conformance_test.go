@@ -190,7 +190,7 @@ func conform(t *testing.T, s store.Store, p realPlace, n int) {
 		name := conformanceWorlds[tries%len(conformanceWorlds)]
 		m := machines[name]
 		if m == nil {
-			m = newMachine(all[name], production())
+			m = newMachine(all[name], Production())
 			machines[name] = m
 		}
 		trace := walk(m, random)

@@ -111,7 +111,7 @@ func (m *machine) noted(c clientState, now uint8) clientState {
 // distrust says what is wrong about a keeper that admits new effects at a moment, ""
 // if nothing is.
 func (m *machine) distrust(c *clientState, now int64) kind {
-	if !m.keeps(c.id) || c.phase != holding || !m.wiring.admits(c.trust, now) {
+	if !m.keeps(c.id) || c.phase != holding || !m.wiring.Admits(c.trust, now) {
 		return ""
 	}
 	switch k := &c.kept; {
@@ -177,6 +177,6 @@ func (m *machine) punctual(c *clientState) bool {
 		return what(at) && (at == 0 || !what(at-1))
 	}
 	wake, wakes := t.Wake()
-	next, nexts := m.wiring.next(t)
+	next, nexts := m.wiring.Next(t)
 	return exact(wake, wakes, changes) && exact(next, nexts, due)
 }

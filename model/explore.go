@@ -26,7 +26,7 @@ func (m *machine) initial() state {
 	}
 	var s state
 	s.store[0] = m.stores.name(&st)
-	if m.wiring.rollback {
+	if m.wiring.Rollback {
 		s.backup = s.store[0]
 	}
 	s.witness = m.marks.name(witnessState{exists: true, w: mark})

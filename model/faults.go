@@ -61,7 +61,7 @@ func (m *machine) operator(s *state) {
 		}
 		st := m.stores.at(s.store[m.procs.at(s.proc[p]).at])
 		declared := *place
-		declared.rec = m.wiring.shut(place.rec, st.rec.NextFence(st.h))
+		declared.rec = m.wiring.Shut(place.rec, st.rec.NextFence(st.h))
 		declared.shut = false
 		declared.top = m.ghosts.at(s.ghost).n + 1
 		for op, r := range declared.receipts {
@@ -84,7 +84,7 @@ func (m *machine) open(s *state, place *placeState) {
 		above = st.rec.NextFence(st.h)
 	}
 	opened := *place
-	opened.rec, opened.frozen = m.wiring.shut(place.rec, above), false
+	opened.rec, opened.frozen = m.wiring.Shut(place.rec, above), false
 	if above > 0 {
 		opened.top = m.ghosts.at(s.ghost).n + 1
 	}
@@ -192,7 +192,7 @@ func (m *machine) restore(s *state) {
 	next := *s
 	next.left[restoreBudget]--
 	st := *m.stores.at(s.backup)
-	if mark := m.marks.at(s.witness); st.h.Epoch == mark.w.Current && !m.wiring.blind && !m.w.raw {
+	if mark := m.marks.at(s.witness); st.h.Epoch == mark.w.Current && !m.wiring.Blind && !m.w.raw {
 		st.h.Identity = "restored"
 	}
 	next.store[0] = m.stores.name(&st)
@@ -218,7 +218,7 @@ func (m *machine) restorePlace(s *state) {
 	next.left[placeRestoreBudget]--
 	now, back := m.places.at(s.place), *m.places.at(s.kept)
 	back.top = now.top
-	back.shut = !m.w.undeclared && !m.wiring.unshut
+	back.shut = !m.w.undeclared && !m.wiring.Unshut
 	next.place = m.places.name(back)
 	if next.place == s.place {
 		return

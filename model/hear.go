@@ -64,8 +64,8 @@ func (m *machine) listen(c clientState, q message, now uint8) (out acted) {
 			break
 		}
 		if code == "" {
-			c.trust = m.wiring.renewed(c.trust, int64(m.ttl), int64(m.ttl), span(now))
-			if m.wiring.reread {
+			c.trust = m.wiring.Renewed(c.trust, int64(m.ttl), int64(m.ttl), span(now))
+			if m.wiring.Reread {
 				c.fence = q.fence
 			}
 		} else if c.trust = c.trust.Refused(span(now)); !c.checked {
@@ -99,14 +99,14 @@ func (m *machine) granted(c clientState, q message, now uint8) clientState {
 	switch lastword.Code(q.code) {
 	case "":
 		c.phase, c.lease, c.fence = holding, q.lease, q.fence
-		g := core.TrustGrant{Base: m.wiring.base(span(q.sent), span(now)), TTL: int64(m.ttl), Bound: m.bound(), Remaining: int64(q.left)}
+		g := core.TrustGrant{Base: m.wiring.Base(span(q.sent), span(now)), TTL: int64(m.ttl), Bound: m.bound(), Remaining: int64(q.left)}
 		if m.keeps(c.id) {
 			g.MaxHold, g.Call = int64(m.w.maxHold), int64(m.w.call)
 		}
 		if q.whole {
 			g.Remaining = int64(m.ttl)
 		}
-		c.trust = m.wiring.newTrust(g, span(now))
+		c.trust = m.wiring.NewTrust(g, span(now))
 		if c, _ = m.evidence(c, q.sent, core.Span(g.Remaining), now); m.keeps(c.id) && c.trust.State == lastword.HolderHeld {
 			c.kept = m.firstHeld(c.kept, now)
 		}
@@ -122,7 +122,7 @@ func (m *machine) granted(c clientState, q message, now uint8) clientState {
 // answered is a holder that hears the verdict on its write.
 func (m *machine) answered(c clientState, q message) clientState {
 	v := lastword.Verdict(q.code)
-	c.seq = m.wiring.settle(c.seq, uint64(q.seq), uint64(q.own), v)
+	c.seq = m.wiring.Settle(c.seq, uint64(q.seq), uint64(q.own), v)
 	c.open, c.tries = false, 0
 	if v == lastword.Applied || v == lastword.Replayed {
 		c.next++

@@ -72,7 +72,7 @@ func (m *machine) keeperSteps(s *state, c uint8, client *clientState) {
 	case !client.open && int(client.next) < m.w.writes:
 		m.step(s, c, evWrite, m.write)
 	}
-	if m.w.release && (!client.open || m.wiring.hurries) {
+	if m.w.release && (!client.open || m.wiring.Hurries) {
 		m.step(s, c, evRelease, m.giveUp)
 	}
 }
@@ -80,7 +80,7 @@ func (m *machine) keeperSteps(s *state, c uint8, client *clientState) {
 // keepRenewing sends the next renewal when it is due.
 func (m *machine) keepRenewing(c clientState, now uint8) (out acted) {
 	t := c.trust.At(span(now))
-	if !m.wiring.renewalDue(t, span(now)) || c.renewed >= m.w.renewals {
+	if !m.wiring.RenewalDue(t, span(now)) || c.renewed >= m.w.renewals {
 		return acted{}
 	}
 	if c.kept.dead || c.kept.renewing != 0 {
@@ -141,7 +141,7 @@ func (m *machine) overrun(c clientState, now uint8) acted {
 
 // giveUp releases, once no work is under way. What has expired is not released.
 func (m *machine) giveUp(c clientState, now uint8) (out acted) {
-	t := m.wiring.released(c.trust, span(now))
+	t := m.wiring.Released(c.trust, span(now))
 	if c.kept.released || t.State != lastword.HolderReleased {
 		return acted{}
 	}
@@ -164,14 +164,14 @@ func (m *machine) hearRenewal(c clientState, q message, now uint8) clientState {
 	}
 	if q.code != "" {
 		c.kept = m.renewalOver(c.kept, false)
-		c.trust = m.wiring.ended(c.trust, q.told.asked, span(now))
+		c.trust = m.wiring.Ended(c.trust, q.told.asked, span(now))
 		c.kept = c.kept.refused(q.told.asked)
 		return m.noted(c, now)
 	}
 	was := c.trust.At(span(now)).State
 	c, counts := m.evidence(c, q.sent, m.ttl, now)
 	c.kept = m.renewalOver(c.kept, !counts)
-	c.trust = m.wiring.renewed(c.trust, int64(m.ttl), int64(m.ttl), span(now))
+	c.trust = m.wiring.Renewed(c.trust, int64(m.ttl), int64(m.ttl), span(now))
 	if c.trust.State == lastword.HolderHeld {
 		if was == lastword.HolderUnknown {
 			m.came(outRenewedUnknown)
@@ -205,7 +205,7 @@ func (m *machine) hearStatus(c clientState, q message, now uint8) clientState {
 		c, _ = m.evidence(c, q.sent, q.told.left, now)
 	}
 	was := c.trust.At(span(now)).State
-	c.trust = m.wiring.told(c.trust, ref, q.told.status(), core.TrustRetry(int64(m.ttl)), span(now))
+	c.trust = m.wiring.Told(c.trust, ref, q.told.status(), core.TrustRetry(int64(m.ttl)), span(now))
 	if was == lastword.HolderUnknown && c.trust.State == lastword.HolderHeld {
 		m.came(outAskedHeld)
 	}

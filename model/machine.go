@@ -118,7 +118,7 @@ type successor struct {
 type machine struct {
 	w       world
 	ttl     core.Span
-	wiring  *wiring
+	wiring  *Wiring
 	reached outcomes
 	full    bool // a pool or the net overflowed: the world is too large
 
@@ -141,7 +141,7 @@ type machine struct {
 	onlyFirst  bool
 }
 
-func newMachine(w world, wi *wiring) *machine {
+func newMachine(w world, wi *Wiring) *machine {
 	m := &machine{w: w, wiring: wi, ttl: cmp.Or(w.ttl, ttl)}
 	m.stores = newStorePool(&m.full)
 	m.ghosts = newPool(&m.full, ghost{})

@@ -66,11 +66,11 @@ func (m *machine) err(s *state, c uint8, q message) {
 // mistaken is a write of the next intent in which something is wrong. Its answer is
 // heard as that of the intent.
 func (m *machine) mistaken(c clientState, now uint8, what mistake) acted {
-	if int(c.next) >= m.w.writes || !m.wiring.admits(c.trust, span(now)) || (what == otherContent || what == numberTaken) && c.next == 0 {
+	if int(c.next) >= m.w.writes || !m.wiring.Admits(c.trust, span(now)) || (what == otherContent || what == numberTaken) && c.next == 0 {
 		return acted{}
 	}
 	intent := m.intent(c)
-	seq, n, ok := m.wiring.take(c.seq, operationName(intent))
+	seq, n, ok := m.wiring.Take(c.seq, operationName(intent))
 	if !ok {
 		return acted{}
 	}

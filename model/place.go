@@ -58,7 +58,7 @@ func (m *machine) carryOut(p placeState, id uint16, q message, g *ghost) applied
 		found := p.receipts[0].known || p.tombs&1 == 1
 		m.came(choose(found, outFound, outNotFound))
 		return applied{place: id, reply: m.msgs.name(message{kind: reLookup, client: q.client, lease: q.lease, found: found})}
-	case !m.wiring.verify(g, q) || !m.gate(q).verified(&m.w, q):
+	case !m.verified(g, q) || !m.gate(q).verified(&m.w, q):
 		m.ruled(q, lastword.Unverified)
 		return applied{place: id, reply: m.verdict(q, lastword.Unverified, 0)}
 	case q.read != 0:
@@ -82,15 +82,27 @@ func (m *machine) carryOut(p placeState, id uint16, q message, g *ghost) applied
 	return out
 }
 
+// verified reports whether the grant in q is believed.
+func (m *machine) verified(g *ghost, q message) bool {
+	switch m.wiring.Seal {
+	case AnySeal:
+		return true
+	case LeaseSeal:
+		return !q.forged && g.tenure(q.lease) != 0
+	case GrantSeal:
+	}
+	return q.leaked || !q.forged && g.find(q.fence, q.lease) != 0
+}
+
 // ruling is what the rules say to a verified message.
 func (m *machine) ruling(p *placeState, q message) core.Decision {
-	a := m.wiring.attempt(m.attemptOf(q))
+	a := m.wiring.Attempt(m.attemptOf(q))
 	rec := p.rec
 	rec.Lost = !rec.Exists && (p.receipts != [maxIntents * 2]receipt{} || p.tombs != 0)
 	if q.kind == doAdvance {
-		return m.wiring.advance(rec, a)
+		return m.wiring.Advance(rec, a)
 	}
-	return m.wiring.admit(rec, m.wiring.operation(p.operation(q.op)), a)
+	return m.wiring.Admit(rec, m.wiring.Operation(p.operation(q.op)), a)
 }
 
 // follow does what a ruling asks for.
@@ -115,7 +127,7 @@ func (m *machine) follow(p placeState, id uint16, q message, d core.Decision, g 
 		p.rec, p.frozen, p.seen = d.Record, false, p.seen.and(m.gate(q))
 		p.top = max(p.top, g.find(q.fence, q.lease))
 		return applied{place: m.places.name(p), reply: m.verdict(q, d.Verdict, 0)}
-	case m.wiring.torn != whole:
+	case m.wiring.Torn != Whole:
 		return m.firstStep(p, id, q, d, g)
 	}
 	if gen := g.find(q.fence, q.lease); gen != 0 && gen < g.n && gen >= p.top {
@@ -186,7 +198,10 @@ func (m *machine) payload(q message) uint8 {
 	case m.w.alike:
 		return 0
 	}
-	return m.wiring.payload(q.intent)
+	if m.wiring.Names == ByNumber {
+		return 0
+	}
+	return q.intent
 }
 
 func (m *machine) verdict(q message, v lastword.Verdict, own uint64) uint16 {
@@ -280,17 +295,17 @@ func (p *placeState) agrees() kind {
 func (m *machine) firstStep(p placeState, id uint16, q message, d core.Decision, g *ghost) applied {
 	var bad kind
 	q.read = id + 1
-	switch m.wiring.torn {
-	case effectFirst:
+	switch m.wiring.Torn {
+	case EffectFirst:
 		bad = p.effect(q, g, &m.w)
-	case receiptFirst:
+	case ReceiptFirst:
 		m.store(&p, q, d)
-	case receiptMissed:
+	case ReceiptMissed:
 		p.rec = d.Record
 		if bad = p.effect(q, g, &m.w); bad == "" {
 			bad = p.agrees()
 		}
-	case checkThenSet, lockLost, whole:
+	case CheckThenSet, LockLost, Whole:
 	}
 	return applied{place: m.places.name(p), again: m.msgs.name(q), bad: bad}
 }
@@ -298,25 +313,25 @@ func (m *machine) firstStep(p placeState, id uint16, q message, d core.Decision,
 // secondStep is the other half: it acts on what the first one had read.
 func (m *machine) secondStep(p placeState, q message, g *ghost) applied {
 	read := m.places.at(q.read - 1)
-	d := m.wiring.admit(read.rec, m.wiring.operation(read.operation(q.op)), m.wiring.attempt(m.attemptOf(q)))
+	d := m.wiring.Admit(read.rec, m.wiring.Operation(read.operation(q.op)), m.wiring.Attempt(m.attemptOf(q)))
 	var bad kind
-	switch m.wiring.torn {
-	case checkThenSet:
+	switch m.wiring.Torn {
+	case CheckThenSet:
 		m.store(&p, q, d)
 		bad = p.effect(q, g, &m.w)
-	case lockLost: // the conditional write of the record meets no row, and nobody looks
+	case LockLost: // the conditional write of the record meets no row, and nobody looks
 		if p.rec == read.rec {
 			p.rec = d.Record
 		}
 		m.receiveWrite(&p, q, d)
 		bad = p.effect(q, g, &m.w)
-	case effectFirst:
+	case EffectFirst:
 		m.store(&p, q, d)
-	case receiptFirst:
+	case ReceiptFirst:
 		bad = p.effect(q, g, &m.w)
-	case receiptMissed:
+	case ReceiptMissed:
 		m.receiveWrite(&p, q, d)
-	case whole:
+	case Whole:
 	}
 	return applied{place: m.places.name(p), reply: m.verdict(q, d.Verdict, d.Seq), bad: bad}
 }

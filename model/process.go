@@ -24,7 +24,7 @@ func (m *machine) process(s *state, p uint8) {
 		next := *s
 		next.left[crashBudget]--
 		next.proc[p] = m.procs.name(procState{id: p, at: proc.at})
-		if m.wiring.rollback && s.backup != 0 {
+		if m.wiring.Rollback && s.backup != 0 {
 			next.store[0] = s.backup
 		}
 		m.emit(s, next, event{kind: evCrash, who: who}, "")
@@ -35,8 +35,8 @@ func (m *machine) process(s *state, p uint8) {
 // (R10).
 func (m *machine) watchWitness(s *state, p uint8, proc procState, st *storeState) {
 	mark := m.marks.at(s.witness).mark()
-	drift := m.wiring.compare(proc.held, st.h, mark)
-	bad := startUnless(m.wiring.blind || driftTruthful(proc.held, st.h, mark, drift))
+	drift := m.wiring.Compare(proc.held, st.h, mark)
+	bad := startUnless(m.wiring.Blind || driftTruthful(proc.held, st.h, mark, drift))
 	if drift != core.Regressed && bad == "" {
 		return
 	}
@@ -55,7 +55,7 @@ func (m *machine) round(s *state, p uint8, proc procState, st *storeState) {
 		m.w.delay > 0 && st.h.Tick < max(l.Deadline, l.EndedTick)+m.w.delayTicks()
 	if looked.stood && needed {
 		after := *st
-		after.h.Tick = m.wiring.step(st, looked.tick)
+		after.h.Tick = m.wiring.Step(looked.tick)
 		looked.tick, looked.stood = after.h.Tick, false
 		next.store[proc.at] = m.stores.name(&after)
 	}
@@ -68,10 +68,10 @@ func (m *machine) meet(s *state, p uint8, proc procState, st *storeState) {
 	next := *s
 	mark := *m.marks.at(s.witness)
 	ev := event{kind: evStopped, who: process1 + actor(p)}
-	drift := m.wiring.compare(proc.held, st.h, mark.mark())
-	right := m.wiring.blind || driftTruthful(proc.held, st.h, mark.mark(), drift)
+	drift := m.wiring.Compare(proc.held, st.h, mark.mark())
+	right := m.wiring.Blind || driftTruthful(proc.held, st.h, mark.mark(), drift)
 	switch {
-	case m.wiring.blind:
+	case m.wiring.Blind:
 		proc.held, proc.ident = st.h.Epoch, st.h.Identity
 		proc.read, proc.message, proc.waited = 0, 0, 0
 		ev.kind = evMoved

@@ -137,7 +137,7 @@ func (m *machine) belief(id uint16) (bits uint32) {
 		return 0
 	}
 	for t := range int64(maxTime) + 1 {
-		if m.wiring.admits(c.trust, t*int64(tick)) {
+		if m.wiring.Admits(c.trust, t*int64(tick)) {
 			bits |= 1 << t
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // broken runs a scope as if it were the right system, with something changed.
-func broken(t *testing.T, scope string, change func(*wiring)) Report {
+func broken(t *testing.T, scope string, change func(*Wiring)) Report {
 	t.Helper()
 	_, name, cast, err := build(Options{Scope: scope})
 	if err != nil {
@@ -29,8 +29,8 @@ func broken(t *testing.T, scope string, change func(*wiring)) Report {
 // A scope that does not get to what it is there for has shown nothing (R31): here the
 // counter stands still, so that nobody ever takes over.
 func TestAScopeThatDoesNotReachItsEndFails(t *testing.T) {
-	r := broken(t, "r31", func(w *wiring) {
-		w.step = func(_ *storeState, read core.Tick) core.Tick { return read }
+	r := broken(t, "r31", func(w *Wiring) {
+		w.Step = func(read core.Tick) core.Tick { return read }
 	})
 	missing := r.Missing()
 	if r.OK() || len(r.Violations) != 0 || !slices.Contains(missing, "r31: the end of the script") || !slices.Contains(missing, "r31: STALE_OWNER") {
@@ -41,8 +41,8 @@ func TestAScopeThatDoesNotReachItsEndFails(t *testing.T) {
 // Without the comparison of fences alone, the number inside the newer tenure would
 // refuse many an older write, for another reason (P1).
 func TestAFenceThatDoesNotCompareIsNoticedByTheVerdict(t *testing.T) {
-	uncompared := func(w *wiring) {
-		w.admit = func(rec core.FenceRecord, known core.KnownOperation, a core.Attempt) core.Decision {
+	uncompared := func(w *Wiring) {
+		w.Admit = func(rec core.FenceRecord, known core.KnownOperation, a core.Attempt) core.Decision {
 			if rec.Exists && a.Fence < rec.Fence {
 				a.Fence, a.LeaseID, a.Root = rec.Fence, rec.LeaseID, rec.Root
 			}
@@ -110,7 +110,7 @@ func TestEachScopeHasTheWorldsOfTheOneBefore(t *testing.T) {
 // A count that stopped is a lower bound, and says so.
 func TestACountThatStoppedSaysSo(t *testing.T) {
 	w := worlds()["r31"]
-	e := newExplorer(newMachine(w, production()))
+	e := newExplorer(newMachine(w, Production()))
 	if err := e.run(t.Context(), "", func(uint64, uint64) {}); err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func Replay(s Schedule) (Schedule, error) {
 		return s, err
 	}
 	v, _ := variant(s.Variant)
-	m := newMachine(v.tuned(worlds()[s.World]), v.wiring())
+	m := newMachine(v.tuned(worlds()[s.World]), v.Wiring())
 	out := Schedule{Variant: s.Variant, World: s.World}
 	// Two steps may read alike; all that are possible are followed.
 	now := []state{m.initial()}

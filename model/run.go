@@ -83,8 +83,9 @@ func (v Variant) tuned(w world) world {
 	return w
 }
 
-func (v Variant) wiring() *wiring {
-	w := production()
+// Wiring is the wiring with what v breaks.
+func (v Variant) Wiring() *Wiring {
+	w := Production()
 	if v.change != nil {
 		v.change(w)
 	}
@@ -160,7 +161,7 @@ func (r *run) world(ctx context.Context, i int) error {
 		return nil //nolint:nilerr // why is known already
 	}
 	w := r.cast[i]
-	e := newExplorer(newMachine(w, r.v.wiring()))
+	e := newExplorer(newMachine(w, r.v.Wiring()))
 	begin := r.o.Elapsed()
 	e.first = r.o.First
 	err := e.run(ctx, r.v.Property, func(states, queued uint64) { r.progress(w.name, states, queued) })

@@ -23,7 +23,7 @@ func (m *machine) start(s *state, p uint8, proc procState) {
 	if s.left[startBudget] == 0 && s.calm == 0 {
 		return
 	}
-	plan := m.wiring.planStart(st.h, mark.mark())
+	plan := m.wiring.PlanStart(st.h, mark.mark())
 	bad := startUnless(planTruthful(st.h, mark.mark(), plan))
 	next := *s
 	next.spendStart()
@@ -52,7 +52,7 @@ func (m *machine) start(s *state, p uint8, proc procState) {
 	}
 	after := *st
 	after.h.Exists, after.h.Epoch, after.h.Identity = true, plan.Epoch, plan.Witness.Store
-	after.h = m.wiring.started(after.h)
+	after.h = m.wiring.Started(after.h)
 	planned.w = planned.w.Settled()
 	next.store[proc.at], next.witness = m.stores.name(&after), m.marks.name(planned)
 	next.proc[p] = m.procs.name(procState{id: p, up: true, at: proc.at, held: plan.Epoch, ident: after.h.Identity, tick: after.h.Tick})
@@ -97,7 +97,7 @@ func (m *machine) startSettle(s *state, p uint8, proc procState, st *storeState)
 // advanceEpoch is the operator's way out of a regression; process p runs after it.
 func (m *machine) advanceEpoch(s *state, p uint8, st *storeState, mark witnessState, bad kind) {
 	found := []uint32{st.rec.Epoch, m.places.at(s.place).rec.Fence.Epoch()}
-	plan, h := m.wiring.planAdvance(st.h, mark.mark(), found...)
+	plan, h := m.wiring.PlanAdvance(st.h, mark.mark(), found...)
 	if bad == "" {
 		bad = startUnless(advanceTruthful(st.h, mark.mark(), found, plan, h))
 	}

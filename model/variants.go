@@ -16,7 +16,7 @@ type Variant struct {
 	// World is where it is looked for.
 	World string
 
-	change func(*wiring)
+	change func(*Wiring)
 	tune   func(*world)
 }
 
@@ -41,17 +41,17 @@ func r31Variants() []Variant {
 		{
 			Name: "no-fence", World: "r31", Property: revokedGenerationOverwrite,
 			Breaks: "the resource does not compare: each write finds an empty record",
-			change: func(w *wiring) { w.admit = blank },
+			change: func(w *Wiring) { w.Admit = blank },
 		},
 		{
 			Name: "split-authority", World: "r31", Property: unauthorizedAccept,
 			Breaks: "a number can be drawn apart from a grant, and a client that comes back draws one",
-			change: func(w *wiring) { w.draws, w.verify = true, leaseAlone },
+			change: func(w *Wiring) { w.Draws, w.Seal = true, LeaseSeal },
 		},
 		{
 			Name: "rollback-issuer", World: "r31", Property: revokedGenerationOverwrite,
 			Breaks: "a crash puts the issuer back to its backup, nobody notices, and the resource knows a tenure by its number alone",
-			change: func(w *wiring) { w.rollback, w.attempt = true, numberAlone },
+			change: func(w *Wiring) { w.Rollback, w.Attempt = true, numberAlone },
 		},
 	}
 }
@@ -60,9 +60,6 @@ func r31Variants() []Variant {
 func blank(_ core.FenceRecord, known core.KnownOperation, a core.Attempt) core.Decision {
 	return core.Admit(core.FenceRecord{}, known, a)
 }
-
-// leaseAlone believes a grant and does not compare the number that travels with it.
-func leaseAlone(g *ghost, q message) bool { return !q.forged && g.tenure(q.lease) != 0 }
 
 // numberAlone names a tenure by its fence.
 func numberAlone(a core.Attempt) core.Attempt {
@@ -75,20 +72,20 @@ func numberVariants() []Variant {
 		{
 			Name: "regression-guard-fails-open", World: "restores", Property: numberIssuedTwice,
 			Breaks: "a restored store is taken as it is, by who runs and by who starts",
-			change: func(w *wiring) { w.blind, w.planStart = true, goOn },
+			change: func(w *Wiring) { w.Blind, w.PlanStart = true, goOn },
 		},
 		{
 			Name: "epoch-compared-with-itself", World: "restores", Property: numberIssuedTwice,
 			Breaks: "a process compares the store's epoch with the store's epoch",
-			change: func(w *wiring) {
-				w.compare = func(uint32, core.Header, *core.Witness) core.Drift { return core.Moved }
+			change: func(w *Wiring) {
+				w.Compare = func(uint32, core.Header, *core.Witness) core.Drift { return core.Moved }
 			},
 		},
 		{
 			Name: "start-without-witness", World: "restores", Property: numberIssuedTwice,
 			Breaks: "a start takes the store's epoch + 1 and does not ask the witness",
-			change: func(w *wiring) {
-				w.planStart = func(h core.Header, _ *core.Witness) core.Start {
+			change: func(w *Wiring) {
+				w.PlanStart = func(h core.Header, _ *core.Witness) core.Start {
 					mark := core.Witness{Current: h.Epoch, Pending: h.Epoch, Store: h.Identity, Longest: ttl}
 					return core.PlanStart(h, &mark)
 				}
@@ -97,8 +94,8 @@ func numberVariants() []Variant {
 		{
 			Name: "unfinished-start-taken-over", World: "starts", Property: numberIssuedTwice,
 			Breaks: "a start goes on with the epoch that another one has announced",
-			change: func(w *wiring) {
-				w.planStart = func(h core.Header, mark *core.Witness) core.Start {
+			change: func(w *Wiring) {
+				w.PlanStart = func(h core.Header, mark *core.Witness) core.Start {
 					if mark.Starting {
 						return core.Start{Witness: *mark, Epoch: mark.Pending}
 					}
@@ -109,8 +106,8 @@ func numberVariants() []Variant {
 		{
 			Name: "counter-in-the-lease", World: "tenures", Property: fenceNotLarger,
 			Breaks: "the counter is part of the lease and goes with it when it expires",
-			change: func(w *wiring) {
-				w.acquire = func(rec core.Record, req *core.Request, h core.Header, c core.Clock, in core.AcquireInput) (core.Change, core.Answer) {
+			change: func(w *Wiring) {
+				w.Acquire = func(rec core.Record, req *core.Request, h core.Header, c core.Clock, in core.AcquireInput) (core.Change, core.Answer) {
 					if open(rec.Lease) && !rec.Lease.Live(h, c) {
 						rec.Counter = 0
 					}
@@ -121,8 +118,8 @@ func numberVariants() []Variant {
 		{
 			Name: "counter-reset-on-release", World: "tenures", Property: fenceNotLarger,
 			Breaks: "a release deletes the record, the counter with it",
-			change: func(w *wiring) {
-				w.committed = func(_, after core.Record) core.Record {
+			change: func(w *Wiring) {
+				w.Committed = func(_, after core.Record) core.Record {
 					if after.Lease.State == lastword.StateReleased {
 						after.Counter = 0
 					}
@@ -133,8 +130,8 @@ func numberVariants() []Variant {
 		{
 			Name: "number-as-float", World: "r31", Property: revokedGenerationOverwrite,
 			Breaks: "the number passes through a 32-bit float, and the resource knows a tenure by its number alone",
-			change: func(w *wiring) {
-				w.attempt = func(a core.Attempt) core.Attempt {
+			change: func(w *Wiring) {
+				w.Attempt = func(a core.Attempt) core.Attempt {
 					a.Fence = lastword.Token(float32(a.Fence))
 					return numberAlone(a)
 				}
@@ -144,14 +141,14 @@ func numberVariants() []Variant {
 		{
 			Name: "fence-re-read", World: "r31", Property: unauthorizedAccept,
 			Breaks: "a client that comes back asks for the present fence and takes it for its own",
-			change: func(w *wiring) { w.draws, w.peeks, w.verify = true, true, leaseAlone },
+			change: func(w *Wiring) { w.Draws, w.Peeks, w.Seal = true, true, LeaseSeal },
 		},
 		{
 			Name: "fence-changes-at-renewal", World: "tenures", Property: unauthorizedAccept,
 			Breaks: "a renewal issues a number, and the holder writes under it",
-			change: func(w *wiring) {
-				w.verify, w.reread = leaseAlone, true
-				w.renew = func(rec core.Record, h core.Header, c core.Clock, ref lastword.TenureRef) (core.Change, core.Answer) {
+			change: func(w *Wiring) {
+				w.Seal, w.Reread = LeaseSeal, true
+				w.Renew = func(rec core.Record, h core.Header, c core.Clock, ref lastword.TenureRef) (core.Change, core.Answer) {
 					change, answer := core.Renew(rec, h, c, ref)
 					if answer.Code == "" {
 						change.Record.Counter++
@@ -165,7 +162,7 @@ func numberVariants() []Variant {
 		{
 			Name: "key-from-the-message", World: "operators", Property: unauthorizedAccept,
 			Breaks: "a grant is checked with the key that it brings",
-			change: func(w *wiring) { w.verify = func(*ghost, message) bool { return true } },
+			change: func(w *Wiring) { w.Seal = AnySeal },
 		},
 	}
 }
@@ -184,46 +181,46 @@ func timeVariants() []Variant {
 		{
 			Name: "ticks-without-the-extra-one", World: "tenures", Property: leaseShortened,
 			Breaks: "a TTL becomes ⌈d / tick⌉ ticks, as if it began with a fresh one",
-			change: func(w *wiring) {
-				w.ticks = func(d, tick core.Span) core.Tick { return core.Ticks(d, tick) - 1 }
+			change: func(w *Wiring) {
+				w.Ticks = func(d, tick core.Span) core.Tick { return core.Ticks(d, tick) - 1 }
 			},
 		},
 		{
 			Name: "deadline-from-a-stale-tick", World: "stale", Property: leaseShortened,
 			Breaks: "the tick that a deadline was computed from is no condition of the write",
-			change: func(w *wiring) {
-				w.holds = func(st *storeState, c conditions) bool {
-					return st.h.Epoch == c.epoch && st.rec.Revision == c.revision
+			change: func(w *Wiring) {
+				w.Holds = func(h core.Header, revision uint64, c Conditions) bool {
+					return h.Epoch == c.Epoch && revision == c.Revision
 				}
 			},
 		},
 		{
 			Name: "counter-moved-by-everybody", World: "renewals", Property: leaseShortened,
 			Breaks: "a process adds a tick to the counter whatever it has become meanwhile",
-			change: func(w *wiring) { w.restless = true },
+			change: func(w *Wiring) { w.Restless = true },
 		},
 		{
 			Name: "watching-the-lease-not-the-record", World: "renewals", Property: leaseShortened,
 			Breaks: "a process goes on watching although the record was renewed",
-			change: func(w *wiring) {
-				w.watch = func(p procState, _ core.Record) core.Span {
-					if p.revision == 0 {
+			change: func(w *Wiring) {
+				w.Watch = func(seen uint64, watched core.Span, _ core.Record) core.Span {
+					if seen == 0 {
 						return 0
 					}
-					return p.watched
+					return watched
 				}
 			},
 		},
 		{
 			Name: "watching-from-before-the-commit", World: "processes", Property: leaseShortened,
 			Breaks: "the time that a commit took counts as watching of what it wrote",
-			change: func(w *wiring) { w.hasty = true },
+			change: func(w *Wiring) { w.Hasty = true },
 		},
 		{
 			Name: "start-ends-all-tenures", World: "restores", Property: leaseShortened,
 			Breaks: "a start treats the tenures that it finds as over",
-			change: func(w *wiring) {
-				w.started = func(h core.Header) core.Header {
+			change: func(w *Wiring) {
+				w.Started = func(h core.Header) core.Header {
 					h.Floor = h.Epoch
 					return h
 				}
@@ -232,8 +229,8 @@ func timeVariants() []Variant {
 		{
 			Name: "no-wait-after-a-regression", World: "restores", Property: leaseShortened,
 			Breaks: "after an epoch advance the first grant does not wait for lost tenures",
-			change: func(w *wiring) {
-				w.planAdvance = func(h core.Header, mark *core.Witness, found ...uint32) (core.Start, core.Header) {
+			change: func(w *Wiring) {
+				w.PlanAdvance = func(h core.Header, mark *core.Witness, found ...uint32) (core.Start, core.Header) {
 					plan, next := core.PlanAdvance(h, mark, found...)
 					next.HoldUntil = 0
 					return plan, next
@@ -243,8 +240,8 @@ func timeVariants() []Variant {
 		{
 			Name: "deadline-inclusive", World: "tenures", Property: renewedAfterDeadline,
 			Breaks: "at the deadline tick a tenure can still be renewed",
-			change: func(w *wiring) {
-				w.renew = func(rec core.Record, h core.Header, c core.Clock, ref lastword.TenureRef) (core.Change, core.Answer) {
+			change: func(w *Wiring) {
+				w.Renew = func(rec core.Record, h core.Header, c core.Clock, ref lastword.TenureRef) (core.Change, core.Answer) {
 					if c.Tick == rec.Lease.Deadline {
 						c.Tick--
 						c.Watched = 0
@@ -256,8 +253,8 @@ func timeVariants() []Variant {
 		{
 			Name: "lapsed-lease-revived-by-a-write", World: "undeclared", Property: renewedAfterDeadline,
 			Breaks: "a write of the holder, and so the question about its status, extends a tenure that has lapsed",
-			change: func(w *wiring) {
-				w.look = func(rec core.Record, h core.Header, c core.Clock) (core.Change, core.Answer) {
+			change: func(w *Wiring) {
+				w.Look = func(rec core.Record, h core.Header, c core.Clock) (core.Change, core.Answer) {
 					if !open(rec.Lease) || rec.Lease.Live(h, c) {
 						return core.Look(rec, h, c)
 					}
@@ -270,9 +267,9 @@ func timeVariants() []Variant {
 		{
 			Name: "nobody-moves-the-counter", World: "calm", Property: waitingClientStarves,
 			Breaks: "a crashed holder's tenure never lapses: no process moves the counter or watches",
-			change: func(w *wiring) {
-				w.step = func(_ *storeState, read core.Tick) core.Tick { return read }
-				w.watch = func(procState, core.Record) core.Span { return 0 }
+			change: func(w *Wiring) {
+				w.Step = func(read core.Tick) core.Tick { return read }
+				w.Watch = func(uint64, core.Span, core.Record) core.Span { return 0 }
 			},
 		},
 	}

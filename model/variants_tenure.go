@@ -10,22 +10,22 @@ func tenureVariants() []Variant {
 		{
 			Name: "row-count-ignored", World: "processes", Property: twoTenuresHeld,
 			Breaks: "a step of the authority is not conditional on the revision that it read",
-			change: func(w *wiring) {
-				w.holds = func(st *storeState, c conditions) bool {
-					return st.h.Epoch == c.epoch && (!c.onTick || st.h.Tick == c.tick)
+			change: func(w *Wiring) {
+				w.Holds = func(h core.Header, _ uint64, c Conditions) bool {
+					return h.Epoch == c.Epoch && (!c.OnTick || h.Tick == c.Tick)
 				}
 			},
 		},
 		{
 			Name: "answer-before-durable", World: "processes", Property: holderPastTrust,
 			Breaks: "the reply leaves before the step is committed",
-			change: func(w *wiring) { w.early = true },
+			change: func(w *Wiring) { w.Early = true },
 		},
 		{
 			Name: "reentrant-by-owner-name", World: "requests", Property: twoTenuresHeld,
 			Breaks: "an owner that holds is granted again because it has the same name",
-			change: func(w *wiring) {
-				w.acquire = func(rec core.Record, req *core.Request, h core.Header, c core.Clock, in core.AcquireInput) (core.Change, core.Answer) {
+			change: func(w *Wiring) {
+				w.Acquire = func(rec core.Record, req *core.Request, h core.Header, c core.Clock, in core.AcquireInput) (core.Change, core.Answer) {
 					if req == nil && rec.Lease.Owner == in.Owner {
 						rec.Lease.State = lastword.StateReleased
 					}
@@ -36,8 +36,8 @@ func tenureVariants() []Variant {
 		{
 			Name: "owner-name-instead-of-tenure", World: "requests", Property: foreignTenureChanged,
 			Breaks: "a release matches by owner name",
-			change: func(w *wiring) {
-				w.release = func(rec core.Record, req *core.Request, h core.Header, c core.Clock, ref lastword.TenureRef) (core.Change, core.Answer) {
+			change: func(w *Wiring) {
+				w.Release = func(rec core.Record, req *core.Request, h core.Header, c core.Clock, ref lastword.TenureRef) (core.Change, core.Answer) {
 					return core.Release(rec, req, h, c, sameOwner(rec, ref))
 				}
 			},
@@ -45,8 +45,8 @@ func tenureVariants() []Variant {
 		{
 			Name: "renewal-of-whatever-is-there", World: "renewals", Property: foreignTenureChanged,
 			Breaks: "a renewal names the resource and not its tenure",
-			change: func(w *wiring) {
-				w.renew = func(rec core.Record, h core.Header, c core.Clock, _ lastword.TenureRef) (core.Change, core.Answer) {
+			change: func(w *Wiring) {
+				w.Renew = func(rec core.Record, h core.Header, c core.Clock, _ lastword.TenureRef) (core.Change, core.Answer) {
 					return core.Renew(rec, h, c, current(rec))
 				}
 			},
@@ -54,8 +54,8 @@ func tenureVariants() []Variant {
 		{
 			Name: "revoke-by-resource", World: "operators", Property: foreignTenureChanged,
 			Breaks: "an operator's revocation hits whatever tenure it finds",
-			change: func(w *wiring) {
-				w.revoke = func(rec core.Record, h core.Header, c core.Clock, _ lastword.Token) (core.Change, core.Answer) {
+			change: func(w *Wiring) {
+				w.Revoke = func(rec core.Record, h core.Header, c core.Clock, _ lastword.Token) (core.Change, core.Answer) {
 					return core.Revoke(rec, h, c, rec.Lease.Fence)
 				}
 			},
@@ -63,13 +63,13 @@ func tenureVariants() []Variant {
 		{
 			Name: "renewal-by-upsert", World: "tenures", Property: twoTenuresHeld,
 			Breaks: "a renewal writes the holder's lease whether or not it is still the current one",
-			change: func(w *wiring) { w.renew = upsert },
+			change: func(w *Wiring) { w.Renew = upsert },
 		},
 		{
 			Name: "complete-unconditionally", World: "results", Property: lateCompletion,
 			Breaks: "a result is stored although the tenure is over",
-			change: func(w *wiring) {
-				w.complete = func(rec core.Record, req *core.Request, h core.Header, c core.Clock, ref lastword.TenureRef, result []byte) (core.Change, core.Answer) {
+			change: func(w *Wiring) {
+				w.Complete = func(rec core.Record, req *core.Request, h core.Header, c core.Clock, ref lastword.TenureRef, result []byte) (core.Change, core.Answer) {
 					change, answer := core.Complete(rec, req, h, c, ref, result)
 					if answer.Code == lastword.CodeNotHolder {
 						rec.Revision++
@@ -83,8 +83,8 @@ func tenureVariants() []Variant {
 		{
 			Name: "request-id-forgotten", World: "requests", Property: requestGrantedTwice,
 			Breaks: "request records go with the tenure, and a late copy is a new request",
-			change: func(w *wiring) {
-				w.known = func(r *core.Request) *core.Request {
+			change: func(w *Wiring) {
+				w.Known = func(r *core.Request) *core.Request {
 					if r != nil && r.LeaseID != "" && r.State != lastword.StateHeld {
 						return nil
 					}
@@ -95,8 +95,8 @@ func tenureVariants() []Variant {
 		{
 			Name: "cancel-leaves-nothing", World: "requests", Property: grantedAfterCancel,
 			Breaks: "the cancellation of a request that has not come yet is not kept",
-			change: func(w *wiring) {
-				w.cancel = func(rec core.Record, req *core.Request, h core.Header, c core.Clock, owner, id string) (core.Change, core.Answer) {
+			change: func(w *Wiring) {
+				w.Cancel = func(rec core.Record, req *core.Request, h core.Header, c core.Clock, owner, id string) (core.Change, core.Answer) {
 					change, answer := core.Cancel(rec, req, h, c, owner, id)
 					if req == nil {
 						change.Requests = nil

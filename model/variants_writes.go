@@ -10,18 +10,18 @@ func placeVariants() []Variant {
 		{
 			Name: "check-then-write", World: "r31", Property: revokedGenerationOverwrite,
 			Breaks: "the resource checks in one transaction and writes in the next",
-			change: func(w *wiring) { w.torn = checkThenSet },
+			change: func(w *Wiring) { w.Torn = CheckThenSet },
 		},
 		{
 			Name: "row-lock-lost-at-a-savepoint", World: "r31", Property: revokedGenerationOverwrite,
 			Breaks: "the record's lock is given up between check and effect, and its conditional write meets no row",
-			change: func(w *wiring) { w.torn = lockLost },
+			change: func(w *Wiring) { w.Torn = LockLost },
 		},
 		{
 			Name: "equality-instead-of-order", World: "r31", Property: revokedGenerationOverwrite,
 			Breaks: "a fence that is not the stored one counts as newer",
-			change: func(w *wiring) {
-				w.admit = func(rec core.FenceRecord, known core.KnownOperation, a core.Attempt) core.Decision {
+			change: func(w *Wiring) {
+				w.Admit = func(rec core.FenceRecord, known core.KnownOperation, a core.Attempt) core.Decision {
 					if rec.Exists && a.Fence != rec.Fence {
 						rec.Fence = a.Fence - 1
 					}
@@ -32,15 +32,15 @@ func placeVariants() []Variant {
 		{
 			Name: "high-water-pruned", World: "tenures", Property: revokedGenerationOverwrite,
 			Breaks: "the record is deleted with the tenure while its data lives",
-			change: func(w *wiring) { w.forgetful = true },
+			change: func(w *Wiring) { w.Forgetful = true },
 		},
 		{
 			Name: "status-from-memory", World: "undeclared", Property: revokedGenerationOverwrite,
 			Breaks: "a process answers HELD for every tenure that it remembers having granted",
-			change: func(w *wiring) {
-				w.status = func(_ procState, st *storeState, q message) lastword.State {
-					for i := range st.req {
-						if st.req[i].ID != "" && st.req[i].LeaseID == q.lease {
+			change: func(w *Wiring) {
+				w.Status = func(_ core.Record, requests []core.Request, lease string, _ lastword.Token) lastword.State {
+					for i := range requests {
+						if requests[i].ID != "" && requests[i].LeaseID == lease {
 							return lastword.StateHeld
 						}
 					}
@@ -51,35 +51,35 @@ func placeVariants() []Variant {
 		{
 			Name: "restored-and-left-open", World: "places", Property: revokedGenerationOverwrite,
 			Breaks: "a restored resource goes on with the record of its backup",
-			change: func(w *wiring) { w.unshut = true },
+			change: func(w *Wiring) { w.Unshut = true },
 		},
 		{
 			Name: "restored-and-not-raised", World: "places-twice", Property: revokedGenerationOverwrite,
 			Breaks: "a restored record is closed, but not raised to the authority's next fence",
-			change: func(w *wiring) {
-				w.shut = func(rec core.FenceRecord, _ lastword.Token) core.FenceRecord { return core.Close(rec, 0) }
+			change: func(w *Wiring) {
+				w.Shut = func(rec core.FenceRecord, _ lastword.Token) core.FenceRecord { return core.Close(rec, 0) }
 			},
 		},
 		{
 			Name: "effect-before-the-record", World: "segments", Property: twoEffects,
 			Breaks: "the effect is committed before record and receipt",
-			change: func(w *wiring) { w.torn = effectFirst },
+			change: func(w *Wiring) { w.Torn = EffectFirst },
 		},
 		{
 			Name: "receipt-before-the-effect", World: "segments", Property: acknowledgedWithoutEffect,
 			Breaks: "record and receipt are committed before the effect",
-			change: func(w *wiring) { w.torn = receiptFirst },
+			change: func(w *Wiring) { w.Torn = ReceiptFirst },
 		},
 		{
 			Name: "receipt-beside-the-transaction", World: "segments", Property: receiptDisagrees,
 			Breaks: "the receipt is written after the transaction",
-			change: func(w *wiring) { w.torn = receiptMissed },
+			change: func(w *Wiring) { w.Torn = ReceiptMissed },
 		},
 		{
 			Name: "own-lost-reply-is-a-conflict", World: "segments", Property: refusedButDone,
 			Breaks: "a write that is repeated after a lost reply does not look for its own receipt",
-			change: func(w *wiring) {
-				w.operation = func(core.KnownOperation) core.KnownOperation { return core.KnownOperation{} }
+			change: func(w *Wiring) {
+				w.Operation = func(core.KnownOperation) core.KnownOperation { return core.KnownOperation{} }
 			},
 		},
 	}
@@ -90,51 +90,46 @@ func holderVariants() []Variant {
 		{
 			Name: "trust-counted-from-the-reply", World: "tenures", Property: holderPastTrust,
 			Breaks: "a holder counts its TTL from when the answer came",
-			change: func(w *wiring) { w.base = func(_, now int64) int64 { return now } },
+			change: func(w *Wiring) { w.Base = func(_, now int64) int64 { return now } },
 		},
 		{
 			Name: "repeated-grant-counts-anew", World: "requests", Property: holderPastTrust,
 			Breaks: "the answer to a repeated acquire says that the whole TTL remains",
-			change: func(w *wiring) { w.remaining = func(core.Answer) bool { return true } },
+			change: func(w *Wiring) { w.Remaining = func(core.Answer) bool { return true } },
 		},
 		{
 			Name: "writes-while-unknown", World: "tenures", Property: effectWithoutTrust,
 			Breaks: "a holder starts new effects as long as it has not expired",
-			change: func(w *wiring) {
-				w.admits = func(t core.Trust, now int64) bool { return !t.At(now).Final() }
+			change: func(w *Wiring) {
+				w.Admits = func(t core.Trust, now int64) bool { return !t.At(now).Final() }
 			},
 		},
 		{
 			Name: "operation-ids-restart", World: "again", Property: acknowledgedWithoutEffect,
 			Breaks: "operation ids count from the beginning in each tenure",
-			change: func(w *wiring) {
-				w.name = func(c clientState, _ uint8) uint8 { return uint8(c.seq.Last) }
-				w.payload = func(uint8) uint8 { return 0 }
-			},
+			change: func(w *Wiring) { w.Names = ByNumber },
 		},
 		{
 			Name: "crashed-effect-run-again", World: "segments", Property: twoEffects,
 			Breaks: "after a crash the work is done again under new operation ids",
-			change: func(w *wiring) {
-				w.name = func(c clientState, intent uint8) uint8 { return intent + maxIntents*min(c.born, 1) }
-			},
+			change: func(w *Wiring) { w.Names = ByLife },
 		},
 		{
 			Name: "lookup-without-registering", World: "settle", Property: absenceDisproved,
 			Breaks: "a newer tenure looks for a receipt without registering its fence first",
-			change: func(w *wiring) { w.settles = false },
+			change: func(w *Wiring) { w.Settles = false },
 		},
 		{
 			Name: "number-dropped-while-unknown", World: "work", Property: segmentJump,
 			Breaks: "while an outcome is open, the next operation takes the same number",
-			change: func(w *wiring) { w.skips = reusesNumber },
+			change: func(w *Wiring) { w.Skips = SkipsReusing },
 		},
 		{
 			Name: "segments-under-latest", World: "work", Property: segmentJump,
 			Breaks: "work whose every segment counts runs under the policy of the newest state",
-			change: func(w *wiring) {
-				w.skips = countsOn
-				w.attempt = func(a core.Attempt) core.Attempt {
+			change: func(w *Wiring) {
+				w.Skips = SkipsCounting
+				w.Attempt = func(a core.Attempt) core.Attempt {
 					a.Policy = core.Latest
 					return a
 				}

@@ -1,0 +1,716 @@
+package simulate
+
+import (
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/internal/core"
+)
+
+// The operator's tasks.
+const (
+	operatorRelease uint32 = iota // a frozen or lost record; who is the lane
+	operatorDeclare               // a restored resource
+	operatorClose                 // the window after it
+	operatorReopen                // a resource that was killed
+	operatorEnd                   // of the calm
+	operatorUncut
+)
+
+// underway is a fault that strikes as a message is about to leave. It returns when the
+// message arrives, negative if it does not, or not on this way.
+func (w *world) underway(o *owner, m *message, f *fault, base int64) int64 {
+	switch f.kind {
+	case loseRequest, loseAnswer:
+		w.drop(m)
+		if m.kind == reRelease || m.kind == askRelease { // nobody repeats it: the tenure lapses
+			w.effect(f)
+		}
+		return -1
+	case lateMessage:
+		m.fault = f
+		return base + int64(f.arg%uint64(3*ttl))
+	case twiceMessage:
+		for i := range 1 + f.arg>>40%3 {
+			c := w.copy(m)
+			c.fault = f
+			d := int64(draw(f.arg, i, 0, 0)) & (1<<62 - 1)
+			if i&1 == 0 {
+				d %= 20 * ms
+			} else {
+				d %= 2 * ttl
+			}
+			w.later(c, w.now+base+d)
+		}
+		return base
+	case mistakenOwner:
+		w.mistake(o, m, f)
+		return base
+	case atDeadline:
+		w.held = append(w.held, m)
+		w.deadline = f
+		return -1
+	case stopOwner, stopMachine:
+		until := w.stop(o, f)
+		if m.kind < reAcquire && m.kind != askHeld { // it sleeps before it sends
+			return base + until - w.now
+		}
+		return base
+	case crashOwner:
+		if m.kind < reAcquire && m.kind != askHeld && f.arg&1 == 0 { // before it sends
+			w.drop(m)
+			w.kill(o, f)
+			return -1
+		}
+		w.kill(o, f)
+		return base
+	case stopResource:
+		return base + w.stopPlace(f)
+	default:
+	}
+	w.befall(o, f)
+	if !m.used {
+		return -1
+	}
+	return base
+}
+
+// stop is an owner that sleeps: 0.5, 1, 1.5 or 12 TTL. Of a machine that sleeps all
+// clocks stand still.
+func (w *world) stop(o *owner, f *fault) int64 {
+	d := [...]int64{ttl / 2, ttl, 3 * ttl / 2, 12 * ttl}[f.arg%4]
+	if f.arg%4 == 3 && f.arg>>8&3 != 0 {
+		d = ttl + ttl/4
+	}
+	o.until = w.now + d
+	if f.kind == stopMachine {
+		o.clock.set(w.now, o.clock.ppm, true)
+		o.timeless = true
+	}
+	w.note(noteStops, actorOwner(o), o.round, uint64(o.fence), "")
+	w.lanes[o.lane].crashedAt(w, o)
+	w.q.push(task{at: o.until, kind: doWake, who: o.round})
+	w.effect(f)
+	return o.until
+}
+
+// kill ends an owner at once. What it had sent is under way.
+func (w *world) kill(o *owner, f *fault) {
+	w.note(noteKilled, actorOwner(o), o.round, uint64(o.fence), "")
+	if o.phase == holding {
+		w.lanes[o.lane].crashedAt(w, o)
+		w.effect(f)
+	}
+	w.lanes[o.lane].crashed = true
+	w.finish(o)
+	if o.lease == "" {
+		w.effect(f)
+	}
+	o.dead = true
+}
+
+// mistake is a write in which something is wrong, beside the right one.
+func (w *world) mistake(o *owner, m *message, f *fault) {
+	if m.kind != doWrite {
+		return
+	}
+	c := w.copy(m)
+	c.wrong = mistake(1 + f.arg%uint64(mistakes-1))
+	c.op, c.intent = junk, junk
+	c.fault = f
+	switch c.wrong {
+	case otherRoot:
+		c.root = true
+	case otherContent:
+		if o.intent == 0 || !w.lanes[o.lane].done[o.intent-1] {
+			c.wrong, c.seq = numberAhead, c.seq+1
+			break
+		}
+		c.op = o.intent - 1
+	case numberAhead:
+		c.seq++
+	case numberTaken:
+		if c.seq == 1 {
+			c.wrong, c.seq = numberAhead, c.seq+1
+			break
+		}
+		c.seq = 1
+	case noMistake, mistakes:
+	}
+	w.later(c, w.now+ms/10)
+}
+
+// stopPlace has the resource's program sleep.
+func (w *world) stopPlace(f *fault) int64 {
+	d := int64(f.arg%uint64(2*ttl)) + ms
+	w.place.until = w.now + d
+	w.note(noteStops, actorResource, -1, 0, "")
+	w.disturbed(d)
+	w.effect(f)
+	return 0
+}
+
+// beforeStep is a fault that strikes before a durable step of the authority. It returns
+// how long the step takes then.
+func (w *world) beforeStep(p *proc, m *message, f *fault) int64 {
+	switch f.kind {
+	case crashBefore:
+		w.effect(f)
+		w.lost(m, "")
+		w.crashProc(p, true, w.back(f))
+	case stopAuthority:
+		p.until = w.now + w.nap(f)
+		w.disturbed(w.nap(f) + ttl)
+		w.note(noteStops, actorProcess(p), -1, 0, "")
+		w.effect(f)
+		return ms
+	default:
+		w.befall(&w.owners[m.round], f)
+	}
+	return 0
+}
+
+func (w *world) back(f *fault) int64 { return 10*ms + int64(f.arg%uint64(ttl/2)) }
+
+func (w *world) nap(f *fault) int64 {
+	return [...]int64{20 * ms, ttl / 8, ttl / 4, ttl, 3 * ttl / 2}[f.arg%5] + int64(f.arg>>16%uint64(ttl/8))
+}
+
+// afterStep is a fault that strikes after a durable step of the authority and before its
+// answer.
+func (w *world) afterStep(p *proc, m *message, f *fault) {
+	switch f.kind {
+	case crashAfter, powerLoss:
+		w.effect(f)
+		w.lost(m, "")
+		w.crashProc(p, f.kind == powerLoss, w.back(f))
+	case crashStart:
+		p.crash = f
+		w.lost(m, "")
+		w.crashProc(p, true, w.back(f)/4)
+	case stopAuthority:
+		p.until = w.now + w.nap(f)
+		w.disturbed(w.nap(f) + ttl)
+		w.note(noteStops, actorProcess(p), -1, 0, "")
+		w.effect(f)
+	default:
+		w.befall(&w.owners[m.round], f)
+	}
+}
+
+// beforeTransaction is a fault that strikes between the resource's checks and its
+// transaction.
+func (w *world) beforeTransaction(m *message, f *fault) int64 {
+	switch f.kind {
+	case stopResource:
+		w.stopPlace(f)
+		return w.place.until - w.now
+	case crashResource:
+		w.effect(f)
+		w.lost(m, "")
+		w.crashPlace(f)
+		return 0
+	case stopOwner, stopMachine:
+		w.stop(&w.owners[m.round], f)
+	case crashOwner:
+		w.kill(&w.owners[m.round], f)
+	default:
+		w.befall(&w.owners[m.round], f)
+	}
+	return 0
+}
+
+func (w *world) afterTransaction(m *message, f *fault) {
+	switch f.kind {
+	case stopResource:
+		w.stopPlace(f)
+	case crashResource:
+		w.effect(f)
+		w.crashPlace(f)
+	case stopOwner, stopMachine:
+		w.stop(&w.owners[m.round], f)
+	case crashOwner:
+		w.kill(&w.owners[m.round], f)
+	default:
+		w.befall(&w.owners[m.round], f)
+	}
+}
+
+// crashPlace kills the resource's program: what it remembered is gone, what was
+// committed is there.
+func (w *world) crashPlace(f *fault) {
+	w.place.down = true
+	w.place.life++
+	w.place.memory = [lanes]remembered{}
+	w.note(noteCrash, actorResource, -1, 0, "")
+	w.disturbed(ttl)
+	if w.gate != nil {
+		w.gate.crash(w)
+	}
+	w.q.push(task{at: w.now + w.back(f)/4, kind: doOperator, arg: operatorReopen})
+}
+
+// befall is a fault that strikes a party or the world, whatever is under way.
+func (w *world) befall(o *owner, f *fault) {
+	p := &w.procs[f.arg>>5&1]
+	d := ttl/4 + int64(f.arg>>8%uint64(3*ttl/2))
+	switch f.kind {
+	case cutAuthority:
+		w.cut[o.plannedRound.name][0] = w.now + d
+		w.oneWay = f.arg&1 == 1
+		w.disturbed(d)
+	case cutResource:
+		w.cut[o.plannedRound.name][1] = w.now + d
+		w.disturbed(d)
+	case cutStatus:
+		w.cutHeld = w.now + d/4
+		w.disturbed(d)
+	case swizzle:
+		order := f.arg
+		for i := range w.clogged { // one after the other, unclogged in another order
+			order = mix(order + uint64(i))
+			w.clogged[i] = w.now + int64(i)*20*ms + int64(order%uint64(ttl))
+		}
+		w.disturbed(2 * ttl)
+	case restoreAuthority:
+		w.restoreStore(f)
+	case restoreResource:
+		w.restorePlace(f, true)
+	case restoreUndeclared:
+		if w.place.mode[o.lane] == core.Query && !w.calm {
+			w.restorePlace(f, false)
+		}
+	case restoreBoth:
+		w.restoreStore(f)
+		w.restorePlace(f, true)
+	case cloneStore:
+		w.clone(f)
+	case loseWitness:
+		w.strikeWitness(f)
+	case clockRate:
+		w.skew(o, f)
+	case clockJump:
+		o.clock.jump(w.now, int64(f.arg>>8%uint64(ttl)))
+		o.wakeAt = 0
+		if o.phase == holding || o.phase == asking {
+			w.effect(f)
+			w.wake(o, o.clock.read(w.now)+1)
+		}
+	case clockBack:
+		if p.up {
+			p.clock.jump(w.now, -int64(f.arg>>8%uint64(ttl)))
+			w.untimely = true
+			w.effect(f)
+			w.disturbed(ttl)
+		}
+	case revokeTenure:
+		w.revoke(o, f)
+	case cancelAttempt:
+		o.giveUp = true
+		if o.phase == asking {
+			w.effect(f)
+			o.wakeAt = 0
+			w.wake(o, o.clock.read(w.now)+int64(f.arg>>8%uint64(5*ms)))
+		}
+	case rotateKey:
+		w.rotate(f)
+	case raiseEpoch:
+		w.raiseMinimum(f)
+	case raisePolicy:
+		w.generation++
+		w.place.minGen = w.generation
+		w.note(notePolicy, actorOperator, -1, w.generation, "")
+		w.effect(f)
+		w.disturbed(2 * ttl)
+	case bundleLate:
+		w.place.late = w.now + d
+		w.disturbed(d)
+		w.lateEpoch(f)
+	case bundleBack:
+		w.rollBundle(f)
+	case tightenMode:
+		if w.place.mode[o.lane] == core.FenceOnly {
+			w.place.mode[o.lane] = core.Query
+			w.note(noteTightened, actorOperator, o.round, 0, "")
+		}
+		if w.gate != nil {
+			w.effect(f)
+		}
+	case loseRecord:
+		w.loseRecord(o, f)
+	case leakedKey:
+		w.leak(o, f)
+	case crashOwner:
+		w.kill(o, f)
+	case stopOwner, stopMachine:
+		w.stop(o, f)
+	case stopAuthority:
+		p.until = w.now + w.nap(f)
+		w.disturbed(w.nap(f) + ttl)
+		w.effect(f)
+	case crashAfter, crashBefore, powerLoss, crashStart:
+		if p.up {
+			w.effect(f)
+			w.crashProc(p, true, w.back(f))
+		}
+	default:
+	}
+}
+
+// skew has owner and authority run apart by the whole bound.
+func (w *world) skew(o *owner, f *fault) {
+	apart := int64(5_000)
+	if f.arg&1 == 1 {
+		apart = -apart
+	}
+	o.clock.set(w.now, -apart, o.clock.stopped)
+	for i := range w.procs {
+		w.procs[i].clock.set(w.now, apart, false)
+	}
+	w.effect(f)
+}
+
+// revoke is an operator that has looked at the present tenure and names its fence; the
+// command may come late.
+func (w *world) revoke(o *owner, f *fault) {
+	p := w.anyProc()
+	if p == nil {
+		return
+	}
+	l := &w.store[p.at].lane[o.lane].rec.Lease
+	if !open(l) {
+		return
+	}
+	m := w.new(askRevoke, o)
+	m.fence, m.to = l.Fence, p.id
+	at := w.now + int64(f.arg>>8%uint64(2*ms))
+	if f.arg&1 == 1 {
+		at += int64(f.arg >> 16 % uint64(ttl))
+	}
+	w.effect(f)
+	w.later(m, at)
+}
+
+func (w *world) anyProc() *proc {
+	for i := range w.procs {
+		if w.procs[i].up {
+			return &w.procs[i]
+		}
+	}
+	return nil
+}
+
+// restoreStore puts the authority's backup back; if there is none yet, one is made and
+// put back later.
+func (w *world) restoreStore(f *fault) {
+	p := w.anyProc()
+	if p == nil || w.twoStores {
+		return
+	}
+	st := &w.store[p.at]
+	if !w.backupSet {
+		w.backup, w.backupSet = *st, true
+		w.active[f.kind] = f
+		again := *f
+		again.fired, again.left, again.at = false, 0, point(reWrite)
+		w.note(noteBackup, actorOperator, -1, uint64(st.h.Epoch), "")
+		w.laterFault(f)
+		return
+	}
+	changed := w.backup.h != st.h
+	for l := range st.lane {
+		changed = changed || w.backup.lane[l].rec.Revision != st.lane[l].rec.Revision
+	}
+	identity := st.h.Identity
+	*st = w.backup
+	st.undo.set = false
+	if st.h.Epoch == w.witness.Current && !w.wiring.Blind { // with the restore command, which says so
+		st.h.Identity = identity
+		st.h = st.h.Copied()
+	}
+	w.backupSet = false
+	w.era++
+	if changed {
+		w.effect(f)
+	}
+	for i := range w.procs {
+		pr := &w.procs[i]
+		pr.watch = [lanes]watch{}
+		if pr.busy && pr.pending.m != nil {
+			w.lost(pr.pending.m, "")
+			pr.busy, pr.pending = false, decided{}
+			pr.life++ // its commit is gone with the connection
+		}
+	}
+	w.disturbed(4 * ttl)
+	w.note(noteRestored, actorOperator, -1, uint64(st.h.Epoch), "")
+}
+
+// laterFault has a fault strike once more, some while after it has struck.
+func (w *world) laterFault(f *fault) {
+	w.q.push(task{at: w.now + 20*ms + int64(f.arg>>20%uint64(ttl)), kind: doOperator, who: f.round, arg: 100 + uint32(f.kind)})
+}
+
+// restorePlace puts the resource's backup back.
+func (w *world) restorePlace(f *fault, declared bool) {
+	if w.place.shut || w.place.down {
+		return
+	}
+	if !w.placeSet {
+		w.placeKept, w.placeSet = w.place, true
+		if w.gate != nil {
+			w.gate.backup()
+		}
+		w.note(noteBackup, actorResource, -1, 0, "")
+		if f.kind != restoreBoth {
+			w.laterFault(f)
+		}
+		return
+	}
+	only := -1
+	if !declared { // one resource of it, that asks the authority
+		only = int(w.owners[f.round].lane)
+	}
+	for l := range w.place.lane {
+		if only >= 0 && l != only {
+			continue
+		}
+		now, back := &w.place.lane[l], &w.placeKept.lane[l]
+		if now.changes != back.changes {
+			w.effect(f)
+		}
+		back.top, back.topFence = now.top, now.topFence
+		w.lanes[l].undeclared = w.lanes[l].undeclared || !declared
+		*now = *back
+	}
+	w.place.memory = [lanes]remembered{}
+	w.place.life++
+	w.place.era++
+	w.placeSet = false
+	if w.gate != nil {
+		w.gate.restore(w)
+	}
+	w.disturbed(4 * ttl)
+	w.note(noteRestored, actorResource, -1, 0, [2]string{"nobody says so", "declared"}[flag(declared)])
+	if !declared {
+		return
+	}
+	if w.wiring.Unshut {
+		return
+	}
+	w.place.shut = true
+	w.q.push(task{at: w.now + 30*ms, kind: doOperator, arg: operatorDeclare})
+}
+
+// declare raises and closes each record of a restored resource (R20).
+func (w *world) declare() {
+	p := w.anyProc()
+	if p == nil {
+		w.q.push(task{at: w.now + 30*ms, kind: doOperator, arg: operatorDeclare})
+		return
+	}
+	if p.until > w.now {
+		w.q.push(task{at: p.until + ms, kind: doOperator, arg: operatorDeclare})
+		return
+	}
+	w.look(p)
+	if !w.current(p) {
+		w.q.push(task{at: w.now + 30*ms, kind: doOperator, arg: operatorDeclare})
+		return
+	}
+	st := &w.store[p.at]
+	if w.gate != nil {
+		w.gate.declare(w, st)
+	}
+	for l := range w.place.lane {
+		ls := &w.place.lane[l]
+		was := ls.rec
+		next := st.lane[l].rec.NextFence(st.h)
+		ls.rec = w.wiring.Shut(ls.rec, next)
+		ls.rec.Restored = max(ls.rec.Restored, 1)
+		w.check(ls.rec.Fence >= was.Fence && ls.rec.LeaseID == "", wrongRecord, -1, "a restored record is not closed, or was lowered")
+		ls.top = len(w.ghost[l].issues) + 1
+		ls.topFence = max(ls.topFence, ls.rec.Fence+1)
+		ls.frozen = false
+		w.lanes[l].mistaken = true // numbers begin anew
+	}
+	w.place.shut = false
+	w.note(noteDeclared, actorOperator, -1, 0, "")
+	w.q.push(task{at: w.now + 40*ms, kind: doOperator, arg: operatorClose})
+}
+
+// closeWindow is a person who has reconciled what was lost: it is to be done again.
+func (w *world) closeWindow() {
+	if w.place.shut {
+		return
+	}
+	for l := range w.place.lane {
+		ln, ls := &w.lanes[l], &w.place.lane[l]
+		ls.rec = core.CloseWindow(ls.rec)
+		ln.low, ln.undeclared, ln.reconciled = 0, false, len(w.ghost[l].issues)
+		for i := range ln.done {
+			ln.done[i] = ls.effects[i] == 1
+			ln.touched[i], ln.absent[i] = false, 0
+		}
+		w.reconcile(ls)
+	}
+	if w.gate != nil {
+		w.gate.reopen()
+	}
+	w.note(noteReopened, actorOperator, -1, 0, "")
+}
+
+// reconcile mends by hand what a restore that nobody had declared has left: an intent
+// that was done twice, or out of turn.
+func (w *world) reconcile(ls *laneState) {
+	for i := range ls.effects {
+		if i > 0 && ls.effects[i-1] == 0 && ls.effects[i] > 0 || ls.effects[i] > 1 {
+			ls.effects[i] = min(ls.effects[i], 1)
+		}
+	}
+}
+
+// clone copies the store; both processes start at once, each on its own.
+func (w *world) clone(f *fault) {
+	if w.twoStores || w.backupSet && w.wiring.Rollback {
+		return
+	}
+	a, b := &w.procs[0], &w.procs[1]
+	if a.at != b.at || !a.up || !b.up {
+		return
+	}
+	other := 1 - a.at
+	w.store[other] = w.store[a.at]
+	w.twoStores, w.overlap = true, true
+	w.effect(f)
+	w.note(noteCloned, actorFault, -1, 0, "")
+	for _, p := range []*proc{a, b} {
+		w.down(p)
+		p.slow = true
+		w.q.push(task{at: w.now + 10*ms + int64(draw(f.arg, uint64(p.id), 2, 0)>>8)%(10*ms), kind: doStart, who: int16(p.id), arg: p.life})
+	}
+	b.at = other
+}
+
+// strikeWitness takes the witness away, or puts another one in its place.
+func (w *world) strikeWitness(f *fault) {
+	if w.twoStores {
+		return
+	}
+	if f.arg&1 == 0 {
+		w.marked = false
+	} else {
+		w.witness.Store = "another"
+	}
+	w.effect(f)
+	w.disturbed(4 * ttl)
+	w.note(noteWitness, actorFault, -1, 0, "")
+	if f.arg&2 == 2 { // and the processes start anew
+		for i := range w.procs {
+			if p := &w.procs[i]; p.up {
+				w.crashProc(p, true, 20*ms)
+			}
+		}
+	}
+}
+
+// loseRecord takes a record away while its receipts stay (R19).
+func (w *world) loseRecord(o *owner, f *fault) {
+	ls := &w.place.lane[o.lane]
+	if !ls.rec.Exists || ls.kept == 0 || w.place.shut {
+		return
+	}
+	ls.rec = core.FenceRecord{}
+	if w.gate != nil {
+		w.gate.lose(o.lane)
+	}
+	w.effect(f)
+	w.lanes[o.lane].mistaken = true
+	w.note(noteLostRecord, actorFault, o.round, 0, "")
+	w.disturbed(2 * ttl)
+	w.q.push(task{at: w.now + 25*ms, kind: doOperator, who: int16(o.lane), arg: operatorRelease})
+}
+
+// operate is a task of the operator.
+func (w *world) operate(t *task) {
+	switch {
+	case t.arg >= 100:
+		if o := &w.owners[t.who]; !w.calm {
+			for i := range o.faults {
+				if f := &o.faults[i]; f.kind == faultKind(t.arg-100) && f.fired {
+					w.befall(o, f)
+					return
+				}
+			}
+		}
+	case t.arg == operatorRelease:
+		w.openRecord(uint8(t.who))
+	case t.arg == operatorDeclare:
+		w.declare()
+	case t.arg == operatorClose:
+		w.closeWindow()
+	case t.arg == operatorReopen:
+		w.place.down = false
+		w.note(noteStarted, actorResource, -1, 0, "")
+	case t.arg == operatorEnd:
+		if w.left > 0 {
+			w.violate(waitingClientStarves, -1, "the faults have stopped, and somebody waits for ever")
+		}
+		for i := range w.owners {
+			if o := &w.owners[i]; o.phase == asking || o.phase == holding {
+				w.violate(waitingClientStarves, o.round, "a round does not come to an end")
+			}
+		}
+		w.ending = true
+	default:
+	}
+}
+
+// openRecord releases a frozen or lost record (R19): a lost one from the authority's
+// next number on.
+func (w *world) openRecord(l uint8) {
+	ls := &w.place.lane[l]
+	lost := !ls.rec.Exists && ls.kept > 0
+	if !ls.rec.Frozen && !lost || w.place.shut {
+		return
+	}
+	var above lastword.Token
+	if lost {
+		p := w.anyProc()
+		if p == nil || !w.current(p) {
+			w.q.push(task{at: w.now + 30*ms, kind: doOperator, who: int16(l), arg: operatorRelease})
+			return
+		}
+		st := &w.store[p.at]
+		above = st.lane[l].rec.NextFence(st.h)
+	}
+	was := ls.rec
+	ls.rec = w.wiring.Shut(ls.rec, above)
+	w.check(ls.rec.Fence >= was.Fence && (above == 0 || ls.rec.Fence+1 >= above), wrongRecord, -1, "an operator's release lowers a record")
+	if w.gate != nil {
+		w.gate.release(l, above)
+	}
+	if lost {
+		ls.top = len(w.ghost[l].issues) + 1
+		ls.topFence = max(ls.topFence, above)
+	}
+	w.lanes[l].mistaken = true
+	w.note(noteOpened, actorOperator, -1, uint64(ls.rec.Fence), "")
+}
+
+// holdBack lets renewals arrive exactly when the counter comes to a deadline: the ones
+// before it is there, the others after.
+func (w *world) holdBack(st *store, early bool) {
+	for i := 0; i < len(w.held); {
+		m := w.held[i]
+		l := &st.lane[m.lane].rec.Lease
+		now := st.h.Tick == l.Deadline || early && st.h.Tick+1 == l.Deadline && m.round&1 == 0
+		if !m.used || l.ID == m.lease && !now && open(l) {
+			i++
+			continue
+		}
+		w.held = append(w.held[:i], w.held[i+1:]...)
+		if now {
+			w.effect(w.deadline)
+		}
+		w.deliver(m)
+	}
+}
