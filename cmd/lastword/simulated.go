@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/lab/report"
 	"github.com/lastword/lastword/lab/simulate"
 	"github.com/lastword/lastword/model"
@@ -98,6 +100,7 @@ func timelineOf(t simulate.Timeline) report.Timeline {
 		see(x.From)
 		see(x.To)
 	}
+	t.Events = slices.DeleteFunc(slices.Clone(t.Events), func(e simulate.Event) bool { return !worthShowing(e) })
 	for _, e := range t.Events {
 		see(e.At)
 	}
@@ -115,7 +118,7 @@ func timelineOf(t simulate.Timeline) report.Timeline {
 	for _, x := range t.Tenures {
 		l := lane(x.Owner)
 		l.Spans = append(l.Spans, report.Span{
-			FromMS: at(x.From), ToMS: at(x.To), Kind: report.Held, Label: fmt.Sprintf("holds fence %d", x.Fence), End: x.End,
+			FromMS: at(x.From), ToMS: at(x.To), Kind: report.Held, Label: "holds fence " + shortFence(x.Fence), End: x.End,
 		})
 	}
 	for _, e := range t.Events {
@@ -147,4 +150,31 @@ func kindOf(verdict string) report.MarkKind {
 		return report.Unknown
 	}
 	return report.Refused
+}
+
+// worthShowing reports whether an event belongs into a picture: what was decided, and
+// what befell somebody. What was only asked or heard would bury it.
+func worthShowing(e simulate.Event) bool {
+	if e.Verdict != "" {
+		return e.Actor == "resource"
+	}
+	switch e.Actor {
+	case "fault", "operator", "observer":
+		return true
+	}
+	for _, begins := range []string{"grants ", "ends ", "stops", "goes on", "is killed", "starts"} {
+		if strings.HasPrefix(e.Text, begins) {
+			return true
+		}
+	}
+	return false
+}
+
+// shortFence is a fence as people compare it: epoch and counter.
+func shortFence(n uint64) string {
+	t := lastword.Token(n)
+	if t.Epoch() == 0 {
+		return t.String()
+	}
+	return fmt.Sprintf("%d.%d", t.Epoch(), t.Counter())
 }

@@ -63,6 +63,7 @@ func (a *app) soakCommand() *cobra.Command {
 	flags.StringVar(&f.replay, "replay", "", "play the shrunk `PLAN` of a failure again; not with --real")
 	flags.StringVar(&f.page, "report", "", "write the report as one HTML `FILE`, too")
 	f.out.add(cmd, "the run, as JSON,")
+	flags.Lookup("force").Usage = "overwrite the files of --out and --report"
 	flags.Lookup("rounds").DefValue, flags.Lookup("seed").DefValue, flags.Lookup("cells").DefValue = "", "", ""
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.check(cmd); err != nil {
@@ -94,6 +95,9 @@ func (f *soakFlags) check(cmd *cobra.Command) error {
 	}
 	if given("replay") && f.replay == "" {
 		return usage(cmd, "--replay: it names no plan")
+	}
+	if given("out") && f.out.path == "" {
+		return usage(cmd, "--out: it names no file")
 	}
 	if given("report") && f.page == "" {
 		return usage(cmd, "--report: it names no file")
@@ -193,17 +197,19 @@ func (a *app) soak(cmd *cobra.Command, f soakFlags) error {
 	if f.variant == everyVariant {
 		return a.everySoak(cmd.Context(), f)
 	}
-	file, err := f.out.reserve(cmd)
-	if err != nil {
-		return err
-	}
-	defer file.discard()
-	var page *outFile
+	var file, page *outFile
+	var err error
 	if f.page != "" {
 		if page, err = reserveOut(f.page, f.out.force); err != nil {
 			return usage(cmd, "--report: %s", err)
 		}
 		defer page.discard()
+	}
+	if page == nil || f.out.path != "" { // --force may be for the page alone
+		if file, err = f.out.reserve(cmd); err != nil {
+			return err
+		}
+		defer file.discard()
 	}
 	run, err := a.soaked(cmd.Context(), f)
 	if err != nil {

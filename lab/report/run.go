@@ -158,7 +158,7 @@ type Failure struct {
 // notSafety are the gates and failures that do not say that something went wrong, but that a run did
 // not come to what it was to show.
 var notSafety = map[string]bool{
-	"handover_p99_ms": true, "handover_crash_p99_ms": true, "fault_coverage": true, "coverage": true, "rounds": true, "unknown_open": true, "not_live": true,
+	"handover_p99_ms": true, "handover_crash_p99_ms": true, "fault_coverage": true, "faults_with_effect": true, "rounds": true, "unknown_open": true, "not_live": true,
 	"round": true, "end": true, "checker_timeouts": true, // failures of a run
 }
 

@@ -49,12 +49,12 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		if err := r.replay(); err != nil {
 			return nil, err
 		}
-	} else if err := r.all(ctx); err != nil {
-		return nil, err
+	} else {
+		err = r.all(ctx)
 	}
 	r.finish()
 	r.report.Took = o.Elapsed() - begin
-	return r.report, nil
+	return r.report, err
 }
 
 func invalid(message, hint string) error {

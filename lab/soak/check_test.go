@@ -53,7 +53,7 @@ func TestTheVerifierOfRows(t *testing.T) {
 		var f findings
 		r.checkRows(&cell{}, w, calls, granted, &f)
 		failed := map[string]bool{}
-		for _, g := range r.gates(f, &report.Run{}) {
+		for _, g := range r.gates(f, &report.Run{}, series{}) {
 			if !g.Holds && g.Name != "handover_p99_ms" && g.Name != "handover_crash_p99_ms" {
 				failed[g.Name] = true
 			}
