@@ -16,7 +16,7 @@ import (
 // simulated is a simulated run as the report shows every run.
 func (f *soakFlags) simulated(r *simulate.Report, interrupted bool) *report.Run {
 	run := &report.Run{
-		Kind: "simulated", Build: r.Options.Build, Command: f.again(), Seed: r.Options.Seed,
+		Kind: "simulated", Build: buildVersion(), Command: f.again(), Seed: r.Options.Seed,
 		TraceHash: r.TraceHash, TookMS: millis(r.Took), Interrupted: interrupted,
 	}
 	if r.Options.Variant != model.None {

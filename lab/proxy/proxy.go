@@ -27,13 +27,12 @@ type Proxy struct {
 	listener net.Listener
 	running  sync.WaitGroup
 
-	mu      sync.Mutex
-	target  string
-	links   map[*link]struct{}
-	blocked Direction // of links that are made later
-	slow    func() time.Duration
-	kept    chan struct{} // closed with the first answer that is kept back
-	closed  bool
+	mu     sync.Mutex
+	target string
+	links  map[*link]struct{}
+	blocks map[*Block]struct{}
+	slow   func() time.Duration
+	closed bool
 }
 
 // Direction is which way bytes do not get through.
@@ -63,12 +62,15 @@ type gate struct {
 
 // pass waits until the gate is open, and says first that it has to.
 func (g *gate) pass(kept func()) {
-	g.mu.Lock()
-	shut := g.shut
-	g.mu.Unlock()
-	if shut != nil {
+	for {
+		g.mu.Lock()
+		shut := g.shut
+		g.mu.Unlock()
+		if shut == nil {
+			return
+		}
 		kept()
-		<-shut
+		<-shut // and it may be shut again by now
 	}
 }
 
@@ -96,7 +98,7 @@ func New(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{listener: l, target: target, links: map[*link]struct{}{}, kept: make(chan struct{})}
+	p := &Proxy{listener: l, target: target, links: map[*link]struct{}{}, blocks: map[*Block]struct{}{}}
 	p.running.Go(p.accept)
 	return p, nil
 }
@@ -144,12 +146,7 @@ func (p *Proxy) enter(l *link) bool {
 	if p.closed {
 		return false
 	}
-	if p.blocked&Asks != 0 {
-		l.asks.close()
-	}
-	if p.blocked&Answers != 0 {
-		l.answers.close()
-	}
+	l.set(p.blocked())
 	p.links[l] = struct{}{}
 	return true
 }
@@ -163,10 +160,10 @@ func (p *Proxy) leave(l *link) {
 func (p *Proxy) keptBack() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	select {
-	case <-p.kept:
-	default:
-		close(p.kept)
+	for b := range p.blocks {
+		if b.directions&Answers != 0 {
+			b.once.Do(func() { close(b.kept) })
+		}
 	}
 }
 
@@ -254,33 +251,70 @@ func (p *Proxy) Lose() (heal func()) {
 	}
 }
 
-// Block lets nothing through in a direction, on the links that are open now and on
-// those that are made later, until Heal. kept is closed with the first bytes of an
-// answer that are kept back: the target has acted on something.
-func (p *Proxy) Block(d Direction) (kept <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.blocked |= d
-	p.kept = make(chan struct{})
-	for l := range p.links {
-		if d&Asks != 0 {
-			l.asks.close()
-		}
-		if d&Answers != 0 {
-			l.answers.close()
-		}
-	}
-	return p.kept
+// Block is a direction, or both, in which nothing gets through. Several blocks of one
+// proxy add up.
+type Block struct {
+	proxy      *Proxy
+	directions Direction
+	kept       chan struct{}
+	once       sync.Once
 }
 
-// Heal lets everything through again, what was kept back first.
+// Block lets nothing through in a direction, on the links that are open now and on those
+// that are made later, until the block is healed.
+func (p *Proxy) Block(d Direction) *Block {
+	b := &Block{proxy: p, directions: d, kept: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.blocks[b] = struct{}{}
+	p.apply()
+	return b
+}
+
+// Kept is closed with the first bytes of an answer that are kept back: the target has
+// acted on something.
+func (b *Block) Kept() <-chan struct{} { return b.kept }
+
+// Heal ends the block. What was kept back goes on, unless another block keeps it. A
+// second Heal does nothing.
+func (b *Block) Heal() {
+	p := b.proxy
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.blocks, b)
+	p.apply()
+}
+
+// Heal ends all blocks.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.blocked = 0
+	clear(p.blocks)
+	p.apply()
+}
+
+// blocked is what no link lets through.
+func (p *Proxy) blocked() (d Direction) {
+	for b := range p.blocks {
+		d |= b.directions
+	}
+	return d
+}
+
+func (p *Proxy) apply() {
+	d := p.blocked()
 	for l := range p.links {
-		l.asks.open()
-		l.answers.open()
+		l.set(d)
+	}
+}
+
+func (l *link) set(blocked Direction) {
+	for g, d := range map[*gate]Direction{&l.asks: Asks, &l.answers: Answers} {
+		if blocked&d != 0 {
+			g.close()
+		} else {
+			g.open()
+		}
 	}
 }
 

@@ -106,12 +106,12 @@ func TestBlockedAnswersAreKeptBackAndComeAfterwards(t *testing.T) {
 		t.Fatalf("got %q", got)
 	}
 	<-arrived
-	kept := p.Block(proxy.Answers)
+	block := p.Block(proxy.Answers)
 	c.say("2")
 	if got := <-arrived; got != "2" {
 		t.Errorf("the question did not arrive: %q", got)
 	}
-	<-kept // the target has answered
+	<-block.Kept() // the target has answered
 	if !c.silent() {
 		t.Error("an answer came through")
 	}
@@ -147,12 +147,12 @@ func TestCutAnswersAreLost(t *testing.T) {
 	addr, arrived := echo(t, "a")
 	p := between(t, addr)
 	c := call(t, p)
-	kept := p.Block(proxy.Answers)
+	block := p.Block(proxy.Answers)
 	c.say("1")
 	<-arrived
-	<-kept
+	<-block.Kept()
 	p.Cut()
-	p.Heal()
+	block.Heal()
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if line, err := c.in.ReadString('\n'); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("got %q, %v", line, err)
@@ -190,4 +190,22 @@ func TestSlowLinksAreLate(t *testing.T) {
 		t.Errorf("there and back in %v", took)
 	}
 	p.Slow(nil)
+}
+
+func TestOneBlockHealedLeavesTheOther(t *testing.T) {
+	t.Parallel()
+	addr, arrived := echo(t, "a")
+	p := between(t, addr)
+	c := call(t, p)
+	one, two := p.Block(proxy.Both), p.Block(proxy.Asks)
+	c.say("1")
+	one.Heal()
+	one.Heal()
+	if !c.silent() || len(arrived) > 0 {
+		t.Error("it arrived")
+	}
+	two.Heal()
+	if got := c.hear(); got != "a 1" {
+		t.Errorf("got %q", got)
+	}
 }

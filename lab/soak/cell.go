@@ -49,7 +49,8 @@ type cell struct {
 	inEra    int
 
 	mu     sync.Mutex
-	calls  []Call
+	calls  []Call          // each once; the ones without an answer are open
+	open   map[callKey]int // where those are
 	events []lived
 	diary  *diary // of the run itself, at this cell
 	grants []string
@@ -67,7 +68,7 @@ type lived struct {
 const roundsPerEra = 25
 
 func newCell(ctx context.Context, r *run, n int) (c *cell, err error) {
-	c = &cell{run: r, settled: map[lastword.Resource]bool{}, name: fmt.Sprintf("c%02d", n)}
+	c = &cell{run: r, open: map[callKey]int{}, settled: map[lastword.Resource]bool{}, name: fmt.Sprintf("c%02d", n)}
 	c.path = filepath.Join(r.dir, c.name+".db")
 	c.diary = &diary{who: keeperName, note: c.note}
 	opened := c
@@ -149,9 +150,19 @@ func (c *cell) listen(h *hand, s said) {
 	}
 }
 
+// note keeps a call: first as open, and then its answer in the same place.
 func (c *cell) note(call Call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	k := keyOf(call)
+	if at, ok := c.open[k]; ok {
+		c.calls[at] = call
+		delete(c.open, k)
+		return
+	}
+	if call.Open {
+		c.open[k] = len(c.calls)
+	}
 	c.calls = append(c.calls, call)
 }
 

@@ -28,17 +28,21 @@ type findings struct {
 	linearizableIn     time.Duration
 }
 
+// callKey tells a call apart from every other one of its list.
+type callKey struct {
+	process int
+	who     string
+	serial  int
+}
+
+func keyOf(c Call) callKey { return callKey{c.Process, c.Who, c.Serial} }
+
 // whole are the calls of one list, each once: with its answer, if there was one.
 func whole(calls []Call) []Call {
-	type key struct {
-		process int
-		who     string
-		serial  int
-	}
-	at := map[key]int{}
+	at := map[callKey]int{}
 	var all []Call
 	for _, c := range calls {
-		k := key{c.Process, c.Who, c.Serial}
+		k := keyOf(c)
 		if i, ok := at[k]; ok {
 			all[i] = c
 			continue
@@ -59,7 +63,7 @@ func (r *run) check(ctx context.Context) (f findings, err error) {
 		if c == nil {
 			continue
 		}
-		calls[c] = whole(c.calls)
+		calls[c] = c.calls
 		for _, call := range calls[c] {
 			f.calls++
 			if call.Op == opWrite && !call.Open {

@@ -154,11 +154,11 @@ func (p *play) kill(ctx context.Context) error {
 // has gone to the other one (X6).
 func (p *play) apart(ctx context.Context, d proxy.Direction) error {
 	names := p.Main.names()
-	p.a.hold.Block(d)
+	block := p.a.hold.Block(d)
 	p.did(p.a.owner, "cut off")
 	p.run.tally.fired(names...)
 	defer p.did(p.a.owner, "reachable")
-	defer p.a.hold.Heal()
+	defer block.Heal()
 	if _, err := p.write(ctx, p.a, order{}); err != nil { // it does not know yet
 		return err
 	}
@@ -181,10 +181,10 @@ func (p *play) apart(ctx context.Context, d proxy.Direction) error {
 
 // unask cuts the resource off from the authority: it must refuse (X8).
 func (p *play) unask(ctx context.Context) error {
-	p.a.ask.Block(proxy.Both)
+	block := p.a.ask.Block(proxy.Both)
 	p.run.tally.fired(p.Main.names()...)
 	a, err := p.write(ctx, p.a, order{})
-	p.a.ask.Heal()
+	block.Heal()
 	if err != nil {
 		return err
 	}
@@ -206,13 +206,13 @@ func (p *play) lateWrite(ctx context.Context) error {
 		return err
 	}
 	p.run.tally.fired(names...)
-	p.a.hold.Block(proxy.Both)
+	block := p.a.hold.Block(proxy.Both)
 	p.did(p.a.owner, "cut off")
 	err = p.awaitB(ctx)
 	if err == nil && p.bHas.Code == "OK" {
 		_, err = p.write(ctx, p.b, order{})
 	}
-	p.a.hold.Heal()
+	block.Heal()
 	p.did(p.a.owner, "reachable")
 	if _, told := p.a.hand.ask(ctx, order{Do: "go"}); err == nil {
 		err = told
@@ -229,7 +229,8 @@ func (p *play) lateWrite(ctx context.Context) error {
 // duringAnswerLoss loses the answer to what do makes the first worker send: the link is
 // cut once the authority has said something.
 func (p *play) duringAnswerLoss(ctx context.Context, do func() <-chan said) (<-chan said, error) {
-	kept := p.a.hold.Block(proxy.Answers)
+	block := p.a.hold.Block(proxy.Answers)
+	defer block.Heal()
 	var answer <-chan said
 	if do != nil {
 		answer = do()
@@ -237,13 +238,12 @@ func (p *play) duringAnswerLoss(ctx context.Context, do func() <-chan said) (<-c
 	late := time.NewTimer(p.TTL)
 	defer late.Stop()
 	select {
-	case <-kept:
+	case <-block.Kept():
 	case <-late.C:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 	p.a.hold.Cut()
-	p.a.hold.Heal()
 	p.run.tally.fired(p.Main.names()...)
 	return answer, nil
 }
@@ -271,7 +271,7 @@ func (c *cell) asked(op, requestID string) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, call := range c.calls {
-		if call.Open && call.Op == op && call.RequestID == requestID {
+		if call.Op == op && call.RequestID == requestID {
 			n++
 		}
 	}
@@ -492,12 +492,13 @@ func (p *play) disturb(ctx context.Context, k kind) (end func()) {
 			waits[i] = time.Duration(p.random.Int64N(int64(p.TTL / 2)))
 		}
 		running.Go(func() {
+			blocks := map[int]*proxy.Block{}
 			for i, n := range order {
-				links[n].Block(proxy.Both)
+				blocks[n] = links[n].Block(proxy.Both)
 				pause(ctx, waits[i])
 			}
 			for i, n := range back {
-				links[n].Heal()
+				blocks[n].Heal()
 				pause(ctx, waits[len(order)+i])
 			}
 		})
@@ -505,9 +506,9 @@ func (p *play) disturb(ctx context.Context, k kind) (end func()) {
 	return func() {
 		cancel()
 		running.Wait()
-		for _, l := range links {
-			l.Slow(nil)
-			l.Heal()
+		if k == slow {
+			links[0].Slow(nil)
+			links[1].Slow(nil)
 		}
 		late := p.run.longest(p.cell, from) > p.TTL/6
 		p.run.tally.effect(late || p.troubled(p.a.owner, from)+p.troubled(p.b.owner, from) > 0, string(k))

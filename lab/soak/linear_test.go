@@ -77,6 +77,7 @@ func TestTheModelOfAResource(t *testing.T) {
 		{"41, 42, 41 refused", []move{write("a", 41, 0, 1, 0, lastword.Applied), write("b", 42, 2, 3, 1, lastword.Applied), write("a", 41, 4, 5, 2, lastword.StaleOwner)}, true},
 		{"41, 42, 41 accepted", []move{write("a", 41, 0, 1, 0, lastword.Applied), write("b", 42, 2, 3, 1, lastword.Applied), write("a", 41, 4, 5, 2, lastword.Applied)}, false},
 		{"stale without a newer fence", []move{write("a", 41, 0, 1, 0, lastword.StaleOwner)}, false},
+		{"stale beside its own fence", []move{write("a", 41, 0, 1, 0, lastword.Applied), write("a", 41, 2, 3, 1, lastword.StaleOwner)}, false},
 		{"registered, then stale", []move{happened(opAdvance, "b", 42, 0, 1), write("a", 41, 2, 3, 0, lastword.StaleOwner)}, true},
 		{"registered, then accepted", []move{happened(opAdvance, "b", 42, 0, 1), write("a", 41, 2, 3, 0, lastword.Applied)}, false},
 		{"one operation, applied twice", []move{write("a", 1, 0, 1, 0, lastword.Applied), write("a", 1, 2, 3, 0, lastword.Applied)}, false},

@@ -73,7 +73,7 @@ func (p *play) timeline(title string) report.Timeline {
 	now := history.Clock()
 	line := report.Timeline{Title: title, Resource: string(p.resource), Round: p.Number, Faults: p.Main.names(), EndMS: report.Round(ms(now - p.began))}
 	p.mu.Lock()
-	calls := whole(p.calls)
+	calls := slices.Clone(p.calls)
 	events := slices.Clone(p.events)
 	p.mu.Unlock()
 	calls = slices.DeleteFunc(calls, func(c Call) bool {
