@@ -205,7 +205,8 @@ func (a *Authority) Renew(ctx context.Context, ref lastword.TenureRef) (t lastwo
 }
 
 // Release ends the tenure that ref names (R6). Repeated, it answers the same while
-// the request record lives.
+// the request record lives. On a [store.Sole] its answer runs ahead of the disk, and
+// nothing that depends on it does: a crash may undo it, and the tenure then lapses.
 func (a *Authority) Release(ctx context.Context, ref lastword.TenureRef) (err error) {
 	seen := a.begin(OpRelease, ref.Resource, ref.Fence)
 	defer seen.end(ctx, &err)
@@ -259,7 +260,7 @@ func (a *Authority) step(ctx context.Context, op string, ref lastword.TenureRef,
 		return result{}, named(err, op, ref.Resource)
 	}
 	c := newCall(kindHolder, ref.Owner, store.Query{Resource: ref.Resource, Owner: ref.Owner, RequestID: ref.RequestID, LeaseID: ref.LeaseID})
-	c.extends = op == "renew"
+	c.extends, c.release = op == "renew", op == "release"
 	c.decide = decide
 	res, err := a.loop.submit(ctx, c, 0)
 	if err == nil {

@@ -32,6 +32,7 @@ type call struct {
 	extends bool   // grants or renews a tenure
 	wait    bool   // queue if it is held
 	cancels bool   // ends the waiting of its request id
+	release bool   // its answer may run ahead of the disk (R6)
 	queued  func() // is told once that the call begins to wait; nil: nobody
 	probe   bool   // names no record: asks how many wait for those in counted
 	counted []lastword.Resource
@@ -47,8 +48,12 @@ type call struct {
 	// back, lets it go. gone says that nobody listens any more.
 	over, gone atomic.Bool
 
-	place  *place // where it waits; the loop's
-	waited bool   // the loop's
+	place    *place // where it waits; the loop's
+	waited   bool   // the loop's
+	told     bool   // it has its answer, and its step is not durable yet; the loop's
+	repeated bool   // its step is being tried once more, with nobody listening; the loop's
+	deferred bool   // its step is left to the next round; the loop's
+	looked   bool   // it was looked at beside a commit; the loop's
 }
 
 func newCall(k kind, owner string, q store.Query) *call {
@@ -72,7 +77,18 @@ type result struct {
 	err      error
 }
 
-func (c *call) finish(r result) { c.done <- &r }
+// finish gives a call its answer, unless it has it.
+func (c *call) finish(r result) {
+	if !c.told {
+		c.done <- &r
+	}
+}
+
+// tell gives a call its answer before its step is durable.
+func (c *call) tell(r result) {
+	c.finish(r)
+	c.told = true
+}
 
 // submit hands a call to the loop and waits for its result, for ctx, or for the
 // end of its waiting.

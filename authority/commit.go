@@ -60,6 +60,7 @@ func (b *batch) cancelWaiting(p *page, c *call) {
 // before with is decided anew.
 func (b *batch) commit() {
 	l := b.l
+	b.ahead()
 	sent := l.cfg.Elapsed()
 	err := b.send()
 	b.note(sent)
@@ -70,6 +71,8 @@ func (b *batch) commit() {
 		case !a.depends || a.page.applied:
 			a.reply.sent = sent
 			b.answer(a)
+		case a.call.told:
+			b.repeat(a.call)
 		case err != nil:
 			b.lost(a.call, err)
 		default:
@@ -152,7 +155,7 @@ func (b *batch) send() error {
 	if err := b.l.remember(longest); err != nil {
 		return err
 	}
-	applied, err := b.l.store.Commit(b.l.ctx, b.steps...)
+	applied, err := b.writeOut()
 	if err != nil {
 		return unknown(err)
 	}

@@ -49,7 +49,12 @@ type loop struct {
 	counter   uint64    // the highest one granted here in the header's epoch
 	views     *views
 	vigil     *vigil
+	sole      bool    // nobody else reads or writes the store
+	deferred  []*call // releases that were answered and are decided in the next round
 }
+
+// linger is how long a release that was answered waits for others to share its write.
+const linger = 500 * time.Microsecond
 
 // closeTimeout is how long a close waits for the store before it cuts it short.
 const closeTimeout = 5 * time.Second
@@ -62,6 +67,9 @@ func newLoop(s store.Store, cfg Config, r run, v *views) *loop {
 		header: r.header, witness: r.witness, longest: r.witness.Longest,
 		pace:    pace{span: r.header.TickSpan, last: cfg.Elapsed()},
 		watches: newWatches(), waiters: newWaiters(), views: v, vigil: newVigil(),
+	}
+	if only, ok := s.(store.Sole); ok {
+		l.sole = only.Sole()
 	}
 	l.warnOfEpochs()
 	// Tenures that an earlier run granted may be alive: the counter has to run.
@@ -178,7 +186,8 @@ func (l *loop) run() {
 	}
 }
 
-// take is the next batch: all that holders say, then the others up to the bound.
+// take is the next batch: what was answered already, all that holders say, then the
+// others up to the bound.
 func (l *loop) take() (batch []*call, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -187,8 +196,8 @@ func (l *loop) take() (batch []*call, more bool) {
 	}
 	l.left = nil
 	n := min(len(l.others), l.cfg.MaxBatch)
-	batch = append(l.holders, l.others[:n]...)
-	l.holders, l.others = nil, l.others[n:]
+	batch = slices.Concat(l.deferred, l.holders, l.others[:n])
+	l.deferred, l.holders, l.others = nil, nil, l.others[n:]
 	if len(l.others) == 0 {
 		l.others = nil
 	}
@@ -225,6 +234,9 @@ func (l *loop) requeue(calls []*call) {
 // moment the first tenure in a waiter's way may be over.
 func (l *loop) rest() time.Duration {
 	const idle, shortest = time.Hour, 100 * time.Microsecond
+	if len(l.deferred) > 0 {
+		return linger
+	}
 	if l.broken != nil || len(l.waiters.agenda) == 0 && len(l.vigil.due) == 0 && l.header.Tick >= l.liveUntil {
 		return idle
 	}
@@ -245,6 +257,9 @@ func (l *loop) rest() time.Duration {
 }
 
 func (l *loop) shutDown() {
+	if len(l.deferred) > 0 {
+		l.decide(l.deferred)
+	}
 	l.mu.Lock()
 	rest := append(l.holders, l.others...)
 	l.holders, l.others = nil, nil

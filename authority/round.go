@@ -57,6 +57,7 @@ type page struct {
 	woken    bool // it grants to a call that waited
 	applied  bool
 	unread   bool // it is free, and the request of who waits first was not read
+	named    int  // how many queries of the round name it
 }
 
 // pending is an answer that waits for the step of its page, if it depends on it.
@@ -154,6 +155,7 @@ func (b *batch) read(view store.View) {
 		if b.pages[e.Record.Resource] == nil {
 			b.open(e.Record)
 		}
+		b.pages[e.Record.Resource].named++
 		if q.RequestID != "" {
 			b.requests[requestName{q.Resource, q.Owner, q.RequestID}] = e.Request
 		}
@@ -248,6 +250,9 @@ func (b *batch) run(c *call) {
 	p := b.pages[c.query.Resource]
 	if p.unread && c.kind == kindAcquire {
 		b.again = append(b.again, c) // nobody passes those who wait (R3)
+		return
+	}
+	if b.defers(p, c) {
 		return
 	}
 	answer, extended := b.step(p, c)

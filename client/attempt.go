@@ -220,16 +220,12 @@ func (a *attempt) granted(base int64, t lastword.Tenure) (*Lease, error) {
 	if err := a.check(t); err != nil {
 		return nil, err
 	}
-	trust := core.NewTrust(core.TrustGrant{
-		Base:      base,
-		TTL:       int64(t.TTL),
-		Remaining: int64(t.Remaining),
-		Waited:    t.Waited,
-		Bound:     a.c.cfg.bound(),
-		Call:      int64(a.c.cfg.CallTimeout),
-		MaxHold:   int64(a.options.MaxHold),
-		Early:     int64(a.c.cfg.Jitter() * 1000),
-	}, now)
+	trust := a.trust(base, t, now)
+	if trust.State == lastword.HolderRequested && t.Waited {
+		if base, repeated, ok := a.repeat(t); ok {
+			trust = a.trust(base, repeated, a.c.now())
+		}
+	}
 	for trust.State == lastword.HolderRequested {
 		var err error
 		if trust, err = a.confirm(trust, t.TenureRef); err != nil {
@@ -249,6 +245,33 @@ func (a *attempt) granted(base int64, t lastword.Tenure) (*Lease, error) {
 	}
 	l.begin()
 	return l, nil
+}
+
+func (a *attempt) trust(base int64, t lastword.Tenure, now int64) core.Trust {
+	return core.NewTrust(core.TrustGrant{
+		Base:      base,
+		TTL:       int64(t.TTL),
+		Remaining: int64(t.Remaining),
+		Waited:    t.Waited,
+		Bound:     a.c.cfg.bound(),
+		Call:      int64(a.c.cfg.CallTimeout),
+		MaxHold:   int64(a.options.MaxHold),
+		Early:     int64(a.c.cfg.Jitter() * 1000),
+	}, now)
+}
+
+// repeat sends the acquire of a grant that waited once more, now that it is granted.
+// The answer says what was left when this new message had been processed (R25), and
+// costs the authority no write, as a renewal would. Where it says anything else than
+// that the tenure is valid, the renewal is left to find out.
+func (a *attempt) repeat(granted lastword.Tenure) (base int64, t lastword.Tenure, ok bool) {
+	s := a.send(a.ctx, 0)
+	if s.err != nil {
+		a.note(s)
+		return 0, t, false
+	}
+	same := s.tenure.TenureRef == granted.TenureRef && s.tenure.GrantDigest == granted.GrantDigest && s.tenure.TTL == granted.TTL
+	return s.base, s.tenure, same && !s.tenure.Waited
 }
 
 // check refuses an answer that no lease can be made of.

@@ -91,29 +91,78 @@ func TestALeaseOutlivesASuspendThatIsShorterThanItsTrust(t *testing.T) { // R25
 	})
 }
 
-func TestAGrantThatWaitedIsConfirmedByOneRenewal(t *testing.T) { // R25
-	inBubble(t, func(t *testing.T, w *world) {
-		a := w.lease(w.client(client.Config{}), client.AcquireOptions{})
-		b := w.client(client.Config{})
-		go func() {
-			time.Sleep(40 * time.Second)
-			w.suffer(only("renew", 1, fault{loseReply: true}))
-			if err := a.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
-		l := w.lease(b, client.AcquireOptions{Wait: time.Minute})
-		confirmed := time.Now()
-		wantState(t, l, lastword.HolderHeld)
-		if l.Fence() != 2 || l.Previous().State != lastword.StateReleased {
-			t.Errorf("fence %s after %+v", l.Fence(), l.Previous())
+// afterAWait is a lease that b waited for, of which a's release was the moment. From
+// then on the way there suffers.
+func (w *world) afterAWait(t *testing.T, faults func(op string) fault) *client.Lease {
+	a := w.lease(w.client(client.Config{}), client.AcquireOptions{})
+	b := w.client(client.Config{})
+	go func() {
+		time.Sleep(40 * time.Second)
+		w.suffer(faults)
+		if err := a.Close(); err != nil {
+			t.Error(err)
 		}
+	}()
+	l := w.lease(b, client.AcquireOptions{Wait: time.Minute})
+	wantState(t, l, lastword.HolderHeld)
+	if l.Fence() != 2 || l.Previous().State != lastword.StateReleased {
+		t.Errorf("fence %s after %+v", l.Fence(), l.Previous())
+	}
+	return l
+}
+
+func TestAGrantThatWaitedIsConfirmedByARepetition(t *testing.T) { // R25
+	inBubble(t, func(t *testing.T, w *world) {
+		const there, back = time.Second, 2 * time.Second
+		l := w.afterAWait(t, func(op string) fault {
+			if op == "renew" {
+				t.Error("a renewal was sent, too")
+			}
+			if op == "acquire" {
+				return fault{delay: there, delayReply: back}
+			}
+			return fault{}
+		})
+		confirmed := time.Now()
 		w.suffer(outage)
-		// The confirming renewal was sent and answered in one instant.
-		if got := wantEnd(t, l, client.ErrExpired).Sub(confirmed); got != ttl-margin {
-			t.Errorf("trusted for %s after the confirmation, want %s", got, ttl-margin)
+		// Trust counts from when the repetition was sent, and from what was left when
+		// it was processed: neither of its two ways adds to it.
+		if got := wantEnd(t, l, client.ErrExpired).Sub(confirmed); got != ttl-there-margin-(there+back) {
+			t.Errorf("trusted for %s after the confirmation, want %s", got, ttl-there-margin-(there+back))
 		}
 	})
+}
+
+func TestAGrantThatWaitedIsConfirmedByOneRenewalIfTheRepetitionTellsNothing(t *testing.T) { // R25
+	for name, x := range map[string]fault{
+		"refused":   {err: &lastword.Error{Code: lastword.CodeUnavailable, Message: "503"}},
+		"no answer": {loseReply: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				lost := false
+				l := w.afterAWait(t, func(op string) fault {
+					if op == "acquire" {
+						return x
+					}
+					if op == "renew" && !lost {
+						lost = true
+						return fault{loseReply: true}
+					}
+					return fault{}
+				})
+				if !lost {
+					t.Error("no renewal was sent")
+				}
+				confirmed := time.Now()
+				w.suffer(outage)
+				// The confirming renewal was sent and answered in one instant.
+				if got := wantEnd(t, l, client.ErrExpired).Sub(confirmed); got != ttl-margin {
+					t.Errorf("trusted for %s after the confirmation, want %s", got, ttl-margin)
+				}
+			})
+		})
+	}
 }
 
 func TestAGrantThatLapsedBeforeItsConfirmationIsNoLease(t *testing.T) { // R25, R3

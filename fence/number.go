@@ -33,7 +33,7 @@ func (w *passage) borrow(ctx context.Context, place string) error {
 	if w.call.Holder == nil {
 		return nil
 	}
-	record := fmt.Sprintf("%s %s/%s", place, w.key.Domain, w.key.Resource)
+	record := place + " " + w.key.Domain + "/" + string(w.key.Resource)
 	seq, release, err := w.call.Holder.Sequence(ctx, record)
 	if err != nil {
 		return &lastword.Error{

@@ -181,6 +181,19 @@ func (v *Verifier) Open(ctx context.Context, grant string, want Want) (Verified,
 	return t.bind(o, &want)
 }
 
+// Remembered is what a grant says that [Verifier.Open] has believed under the bundle
+// that is the newest here; false if it is not remembered. It costs no parsing, asks
+// nobody and believes nothing anew: only Open says whether the grant is good for
+// what is wanted now.
+func (v *Verifier) Remembered(grant string) (Claims, bool) {
+	if t := v.trust.Load(); t != nil {
+		if o := t.memory.get(grant); o != nil {
+			return o.claims, true
+		}
+	}
+	return Claims{}, false
+}
+
 // believe checks seal and trust of s, and says under which bundle it did. again is
 // false if the source was asked again already.
 func (v *Verifier) believe(ctx context.Context, t *trust, s *sealed, again bool) (*trust, *Refusal) {

@@ -417,3 +417,24 @@ func TestNewVerifierRefusesWhatCannotWork(t *testing.T) {
 		}
 	}
 }
+
+// R12, R14: Remembered tells of what Open has believed, and of nothing else.
+func TestOnlyWhatOpenBelievedIsRemembered(t *testing.T) {
+	w := newWorld(t)
+	v := w.verifier(t, grant.VerifierConfig{})
+	c := claims(t)
+	good := w.sign(t, c)
+	forged := good[:len(good)-8] + "AAAAAAAA"
+	if _, ok := v.Remembered(good); ok {
+		t.Fatal("it is remembered before it was opened")
+	}
+	for _, text := range []string{good, forged} {
+		_, _ = v.Open(t.Context(), text, want(t))
+	}
+	if got, ok := v.Remembered(good); !ok || got != c {
+		t.Fatalf("got %+v, %v", got, ok)
+	}
+	if _, ok := v.Remembered(forged); ok {
+		t.Fatal("a forged grant is remembered")
+	}
+}

@@ -132,3 +132,11 @@ type Store interface {
 	// Close ends this handle. What was acknowledged stays.
 	Close() error
 }
+
+// Sole is a [Store] that may have one user only: while a handle is open, nothing else
+// reads or writes the state. An authority on it may answer a release before that is
+// durable (R6), since whoever could be misled asks the same authority.
+type Sole interface {
+	Store
+	Sole() bool
+}

@@ -98,6 +98,7 @@ func (a *app) serveCommand() *cobra.Command {
 			_ = s.Close() // what counts is that nobody could be told
 			return err
 		}
+		defer spare()()
 		return s.Serve(cmd.Context())
 	}
 	return cmd

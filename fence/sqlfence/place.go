@@ -26,7 +26,7 @@ var _ fence.Place[*Tx] = (*Place)(nil)
 
 // statements are prepared by the pool once per connection.
 type statements struct {
-	lock, begin, load, insert, update, insertReceipt, receipt *sql.Stmt
+	lock, begin, load, insert, update, updateNumber, insertReceipt, receipt *sql.Stmt
 }
 
 // OpenPlace looks at the database and returns it as a place. name tells it apart
@@ -77,7 +77,7 @@ func (p *Place) prepare(ctx context.Context) error {
 		stmt **sql.Stmt
 		text string
 	}{
-		{&p.stmts.lock, sqlLock}, {&p.stmts.begin, "BEGIN"}, {&p.stmts.load, sqlLoad}, {&p.stmts.insert, sqlInsert}, {&p.stmts.update, sqlUpdate},
+		{&p.stmts.lock, sqlLock}, {&p.stmts.begin, "BEGIN"}, {&p.stmts.load, sqlLoad}, {&p.stmts.insert, sqlInsert}, {&p.stmts.update, sqlUpdate}, {&p.stmts.updateNumber, sqlUpdateNumber},
 		{&p.stmts.insertReceipt, sqlInsertReceipt}, {&p.stmts.receipt, sqlReceipt},
 	} {
 		err := sqldb.Backoff{}.Retry(ctx, dialect, func(ctx context.Context) (err error) {
@@ -96,7 +96,7 @@ func (p *Place) prepare(ctx context.Context) error {
 func (p *Place) Close() error {
 	var errs []error
 	s := p.stmts
-	for _, stmt := range []*sql.Stmt{s.lock, s.begin, s.load, s.insert, s.update, s.insertReceipt, s.receipt} {
+	for _, stmt := range []*sql.Stmt{s.lock, s.begin, s.load, s.insert, s.update, s.updateNumber, s.insertReceipt, s.receipt} {
 		if stmt != nil {
 			errs = append(errs, stmt.Close())
 		}

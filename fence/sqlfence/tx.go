@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
@@ -146,24 +147,42 @@ func (t *Tx) store(ctx context.Context, key fence.Key, old, next fence.Record) e
 		return &lastword.Error{Code: lastword.CodeInternal, Fence: old.Fence,
 			Message: fmt.Sprintf("a record with fence %s was to be replaced by one with %s", old.Fence, next.Fence)}
 	}
-	now, err := recordArgs(next)
+	write, args, err := t.change(key, old, next)
 	if err != nil {
 		return err
-	}
-	args := append([]any{key.Domain, string(key.Resource)}, now...)
-	write := t.place.stmts.insert
-	if old.Exists {
-		before, err := recordArgs(old)
-		if err != nil {
-			return err
-		}
-		write, args = t.place.stmts.update, append(args, before...)
 	}
 	result, err := t.stmt(ctx, write).ExecContext(ctx, args...)
 	if err != nil {
 		return err
 	}
 	return one(result)
+}
+
+// change is the statement that makes old into next.
+func (t *Tx) change(key fence.Key, old, next fence.Record) (*sql.Stmt, []any, error) {
+	where := []any{key.Domain, string(key.Resource)}
+	now, err := recordArgs(next)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !old.Exists {
+		return t.place.stmts.insert, slices.Concat(where, now), nil
+	}
+	before, err := recordArgs(old)
+	if err != nil {
+		return nil, nil, err
+	}
+	if onlyNumber(old, next) {
+		number := []any{int64(next.LastSeq), next.LastOperation, next.LastPayload.String(), int64(next.Heard.Epoch), int64(next.Heard.Revision)}
+		return t.place.stmts.updateNumber, slices.Concat(number, where, before), nil
+	}
+	return t.place.stmts.update, slices.Concat(where, now, before), nil
+}
+
+// onlyNumber reports whether nothing changes but what every write of a tenure changes.
+func onlyNumber(old, next fence.Record) bool {
+	old.LastSeq, old.LastOperation, old.LastPayload, old.Heard = next.LastSeq, next.LastOperation, next.LastPayload, next.Heard
+	return old == next
 }
 
 func (t *Tx) storeReceipt(ctx context.Context, key fence.Key, receipt lastword.Receipt) error {

@@ -30,6 +30,9 @@ type SQLiteConfig struct {
 	Busy time.Duration
 	// Checkpoint is SQLite's wal_autocheckpoint, in pages; 0 leaves the default (1000).
 	Checkpoint int
+	// Cache bounds how many bytes of pages a connection keeps; 0 leaves the default
+	// (2 MB).
+	Cache int
 }
 
 // OpenSQLite returns a pool in which every connection is set up for durable commits
@@ -72,6 +75,10 @@ func (cfg SQLiteConfig) pragmas() []pragma {
 	if cfg.Checkpoint > 0 {
 		pages := strconv.Itoa(cfg.Checkpoint)
 		all = append(all, pragma{"wal_autocheckpoint", pages, pages})
+	}
+	if cfg.Cache > 0 {
+		kib := strconv.Itoa(-max(1, cfg.Cache>>10)) // negative: not a number of pages
+		all = append(all, pragma{"cache_size", kib, kib})
 	}
 	return all
 }

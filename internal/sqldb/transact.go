@@ -20,6 +20,12 @@ const (
 	Unknown
 )
 
+// Execer runs statements on one connection: a *sql.Conn, or what has prepared the few
+// that begin and end a transaction.
+type Execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
 // Transact runs fn inside one writing transaction on conn, and commits if fn
 // returns nil. The connection must not be in a transaction; after [RolledBack] and
 // [Committed] it is not in one either, unless the connection itself broke.
@@ -28,7 +34,7 @@ const (
 // COMMIT cannot say what happened. Pass one that has no end
 // ([context.WithoutCancel]); the statements' own waiting is bounded by the engine's
 // lock time-out.
-func Transact(ctx context.Context, d Dialect, conn *sql.Conn, fn func(context.Context) error) (Outcome, error) {
+func Transact(ctx context.Context, d Dialect, conn Execer, fn func(context.Context) error) (Outcome, error) {
 	if _, err := conn.ExecContext(ctx, d.Begin()); err != nil {
 		_ = rollback(ctx, conn) // a driver may report an error for a BEGIN that worked
 		return RolledBack, err
@@ -60,7 +66,7 @@ func Transact(ctx context.Context, d Dialect, conn *sql.Conn, fn func(context.Co
 
 // rollback's own error seldom matters: some errors end the transaction by
 // themselves, and a lost connection ends it too.
-func rollback(ctx context.Context, conn *sql.Conn) error {
+func rollback(ctx context.Context, conn Execer) error {
 	_, err := conn.ExecContext(ctx, "ROLLBACK")
 	return err
 }

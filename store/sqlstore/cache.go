@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"bytes"
 	"container/list"
+	"hash/maphash"
 	"slices"
 	"sync"
 
@@ -10,8 +11,14 @@ import (
 	"github.com/lastword/lastword/store"
 )
 
-// keptRequests is how many request records of one resource are kept with its record.
-const keptRequests = 8
+const (
+	// keptRequests is how many request records of one resource are kept with its record.
+	keptRequests = 8
+	// keptNames is of how many others it is kept that they exist, so that the id of a
+	// new request is known to be new without a look at the file; loadedNames is how
+	// many of them are read when a record is.
+	keptNames, loadedNames = 64 << 10, 256
+)
 
 // cache is what was last read or committed of the most recently used resources. The
 // file is ours alone, so that it is also what the file holds. It changes only while
@@ -25,17 +32,29 @@ type cache struct {
 	size        int // bytes in use, roughly
 	entries     map[lastword.Resource]*list.Element
 	recent      *list.List // of *entry, the most recently used first
+	seeds       [2]maphash.Seed
 }
 
 type entry struct {
 	record   store.Record
-	requests []store.Request // the most recently written last
-	complete bool            // requests are all there are
+	requests []store.Request   // the most recently written last
+	others   map[name]struct{} // of the request records that are in the file alone
+	complete bool              // requests and others are all there are
 	size     int
 }
 
+// name stands for the owner and the id of a request record. Its 128 bits depend on
+// secrets of this process, so that nobody finds two that are alike.
+type name [2]uint64
+
 func newCache(most, bytes int) *cache {
-	return &cache{most: most, bytes: bytes, entries: map[lastword.Resource]*list.Element{}, recent: list.New()}
+	return &cache{most: most, bytes: bytes, entries: map[lastword.Resource]*list.Element{}, recent: list.New(),
+		seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+}
+
+func (c *cache) name(owner, id string) name {
+	key := store.RequestKey{Owner: owner, ID: id}
+	return name{maphash.Comparable(c.seeds[0], key), maphash.Comparable(c.seeds[1], key)}
 }
 
 // view answers from memory; ok is false if something is not there.
@@ -72,7 +91,11 @@ func (c *cache) entry(q store.Query) (store.Entry, bool) {
 			return answer, true
 		}
 	}
-	return answer, e.complete
+	if q.RequestID == "" {
+		return answer, e.complete && len(e.others) == 0
+	}
+	_, exists := e.others[c.name(q.Owner, q.RequestID)]
+	return answer, e.complete && !exists
 }
 
 func matches(r *store.Request, q *store.Query) bool {
@@ -109,21 +132,24 @@ func (c *cache) update(s *store.Step) {
 	e := element.Value.(*entry)
 	e.record = cloneRecord(s.Record)
 	for i := range s.Requests {
-		e.forget(s.Requests[i].Owner, s.Requests[i].ID)
+		c.forget(e, s.Requests[i].Owner, s.Requests[i].ID)
 		e.requests = append(e.requests, cloneRequest(&s.Requests[i]))
 	}
 	for _, key := range s.Forget {
-		e.forget(key.Owner, key.ID)
+		c.forget(e, key.Owner, key.ID)
 	}
 	c.settle(element)
 }
 
-func (e *entry) forget(owner, id string) {
+func (c *cache) forget(e *entry, owner, id string) {
 	for i := range e.requests {
 		if r := &e.requests[i]; r.ID == id && r.Owner == owner {
 			e.requests = slices.Delete(e.requests, i, i+1)
-			return
+			break
 		}
+	}
+	if len(e.others) > 0 {
+		delete(e.others, c.name(owner, id))
 	}
 }
 
@@ -138,7 +164,8 @@ func (c *cache) add(e *entry, resource lastword.Resource) *list.Element {
 func (c *cache) settle(element *list.Element) {
 	e := element.Value.(*entry)
 	if over := len(e.requests) - keptRequests; over > 0 {
-		e.requests, e.complete = slices.Delete(e.requests, 0, over), false
+		c.onlyName(e, e.requests[:over])
+		e.requests = slices.Delete(e.requests, 0, over)
 	}
 	size := e.measure()
 	c.size += size - e.size
@@ -149,9 +176,23 @@ func (c *cache) settle(element *list.Element) {
 	}
 }
 
+// onlyName keeps of requests that they exist.
+func (c *cache) onlyName(e *entry, requests []store.Request) {
+	if !e.complete || len(e.others)+len(requests) > keptNames {
+		e.complete, e.others = false, nil
+		return
+	}
+	if e.others == nil {
+		e.others = map[name]struct{}{}
+	}
+	for i := range requests {
+		e.others[c.name(requests[i].Owner, requests[i].ID)] = struct{}{}
+	}
+}
+
 func (e *entry) measure() int {
-	const record, request = 1024, 512 // with names and overhead, roughly
-	size := record + len(e.record.Lease.Result) + len(e.record.Previous.Result)
+	const record, request, other = 1024, 512, 40 // with names and overhead, roughly
+	size := record + other*len(e.others) + len(e.record.Lease.Result) + len(e.record.Previous.Result)
 	for i := range e.requests {
 		size += request + len(e.requests[i].Result)
 	}
@@ -166,14 +207,21 @@ func (c *cache) remove(resource lastword.Resource) {
 	}
 }
 
-// load keeps what was read of the file.
-func (c *cache) load(record store.Record, requests []store.Request, complete bool) {
+// load keeps what was read of the file. complete says that there is no request record
+// but requests and, if that is not nil, those of names.
+func (c *cache) load(record store.Record, requests []store.Request, names []store.RequestKey, complete bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return
 	}
 	e := &entry{record: cloneRecord(&record), complete: complete}
+	if complete && len(names) > 0 {
+		e.others = make(map[name]struct{}, len(names))
+		for _, key := range names {
+			e.others[c.name(key.Owner, key.ID)] = struct{}{}
+		}
+	}
 	for i := range requests {
 		e.requests = append(e.requests, cloneRequest(&requests[i]))
 	}

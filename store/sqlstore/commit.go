@@ -31,7 +31,7 @@ func (s *Store) Commit(ctx context.Context, steps ...store.Step) ([]bool, error)
 	b := &batch{store: s, steps: steps}
 	outcome := sqldb.RolledBack
 	err := s.turns.Retry(ctx, dialect, func(ctx context.Context) (err error) {
-		outcome, err = sqldb.Transact(context.WithoutCancel(ctx), dialect, s.writer, b.apply)
+		outcome, err = sqldb.Transact(context.WithoutCancel(ctx), dialect, &s.write, b.apply)
 		return err
 	})
 	if err != nil {
@@ -91,7 +91,7 @@ func (b *batch) apply(ctx context.Context) (err error) {
 	if err := b.store.noticeOthers(ctx); err != nil {
 		return err
 	}
-	if b.header, err = scanHeader(b.store.write.header.QueryRowContext(ctx)); err != nil {
+	if b.header, err = b.store.lockedHeader(ctx); err != nil {
 		return err
 	}
 	return b.store.writer.Raw(func(any) error {
@@ -168,6 +168,15 @@ func (b *batch) replaceHeader(ctx context.Context, next *store.Header) error {
 	}
 	b.header = *next
 	return nil
+}
+
+// lockedHeader is called inside a writing transaction, after [Store.noticeOthers]: what
+// is known of the header is then what the file holds.
+func (s *Store) lockedHeader(ctx context.Context) (store.Header, error) {
+	if header, known := s.cache.headerIfValid(); known {
+		return header, nil
+	}
+	return scanHeader(s.write.header.QueryRowContext(ctx))
 }
 
 // noticeOthers forgets what is cached if somebody else has written to the file.

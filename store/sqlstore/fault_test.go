@@ -62,16 +62,23 @@ type faultyConn struct {
 }
 
 func (c *faultyConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	p := c.faults.next.Load()
-	if p.hit(query) {
-		if p.done {
-			if _, err := c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args); err != nil {
-				return nil, err
-			}
-		}
-		return nil, resultCode(p.code)
+	return c.faults.execute(query, func() (driver.Result, error) {
+		return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+	})
+}
+
+// execute runs a statement, or does to it what is planned.
+func (f *faulty) execute(query string, run func() (driver.Result, error)) (driver.Result, error) {
+	p := f.next.Load()
+	if !p.hit(query) {
+		return run()
 	}
-	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+	if p.done {
+		if _, err := run(); err != nil {
+			return nil, err
+		}
+	}
+	return nil, resultCode(p.code)
 }
 
 func (c *faultyConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
@@ -79,7 +86,27 @@ func (c *faultyConn) QueryContext(ctx context.Context, query string, args []driv
 }
 
 func (c *faultyConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	return c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, query)
+	stmt, err := c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return &faultyStmt{stmt, query, c.faults}, nil
+}
+
+type faultyStmt struct {
+	driver.Stmt
+	query  string
+	faults *faulty
+}
+
+func (s *faultyStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	return s.faults.execute(s.query, func() (driver.Result, error) {
+		return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+	})
+}
+
+func (s *faultyStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
 }
 
 func inject(t *testing.T, p plan) {

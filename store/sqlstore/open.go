@@ -46,6 +46,10 @@ var dialect sqldb.SQLite
 // page that was written often is then copied once, and the two syncs are rarer.
 const checkpointPages = 8000
 
+// pageCache is how many bytes of pages a connection keeps: what a busy store writes
+// to again and again is not to be read again, too.
+const pageCache = 32 << 20
+
 // Store is the only handle on one SQLite file. It is safe for concurrent use.
 type Store struct {
 	path  string
@@ -69,7 +73,10 @@ type Store struct {
 	cache *cache
 }
 
-var _ store.Store = (*Store)(nil)
+var _ store.Sole = (*Store)(nil)
+
+// Sole implements [store.Sole]: a second process is refused.
+func (s *Store) Sole() bool { return true }
 
 // semaphore is a mutex that a context can give up on.
 type semaphore chan struct{}
@@ -132,7 +139,7 @@ func (s *Store) open(ctx context.Context, cfg Config) (err error) {
 	if err := s.probe(ctx, cfg); err != nil {
 		return err
 	}
-	if s.db, err = sqldb.OpenSQLite(sqldb.SQLiteConfig{Driver: cfg.Driver, Path: s.path, Checkpoint: checkpointPages}); err != nil {
+	if s.db, err = sqldb.OpenSQLite(sqldb.SQLiteConfig{Driver: cfg.Driver, Path: s.path, Checkpoint: checkpointPages, Cache: pageCache}); err != nil {
 		return err
 	}
 	defer func() {

@@ -126,14 +126,13 @@ func (s *Store) entry(ctx context.Context, q store.Query) (answer store.Entry, e
 		answer.Record = known.Entries[0].Record
 	} else {
 		var requests []store.Request
-		var complete bool
-		if answer.Record, requests, complete, err = s.load(ctx, q.Resource); err != nil {
+		if answer.Record, requests, err = s.load(ctx, q.Resource); err != nil {
 			return answer, err
 		}
-		if complete {
-			if i := slices.IndexFunc(requests, func(r store.Request) bool { return matches(&r, &q) }); i >= 0 {
-				answer.Request = &requests[i]
-			}
+		if i := slices.IndexFunc(requests, func(r store.Request) bool { return matches(&r, &q) }); i >= 0 {
+			answer.Request = &requests[i]
+		}
+		if answer.Request != nil || len(requests) <= keptRequests {
 			return answer, nil
 		}
 	}
@@ -141,17 +140,23 @@ func (s *Store) entry(ctx context.Context, q store.Query) (answer store.Entry, e
 	return answer, err
 }
 
-// load reads a record and, if they are few, its request records, and keeps them.
-func (s *Store) load(ctx context.Context, resource lastword.Resource) (record store.Record, requests []store.Request, complete bool, err error) {
+// load reads a record with some of its request records, and keeps them. If these are
+// more than keptRequests, there may be others.
+func (s *Store) load(ctx context.Context, resource lastword.Resource) (record store.Record, requests []store.Request, err error) {
 	if record, err = s.record(ctx, resource); err != nil {
-		return record, nil, false, err
+		return record, nil, err
 	}
 	if requests, err = s.someRequests(ctx, resource); err != nil {
-		return record, nil, false, err
+		return record, nil, err
 	}
-	complete = len(requests) <= keptRequests
-	s.cache.load(record, requests, complete)
-	return record, requests, complete, nil
+	var names []store.RequestKey
+	if len(requests) > keptRequests {
+		if names, err = s.someNames(ctx, resource); err != nil {
+			return record, nil, err
+		}
+	}
+	s.cache.load(record, requests, names, len(names) <= loadedNames)
+	return record, requests, nil
 }
 
 func (s *Store) record(ctx context.Context, resource lastword.Resource) (store.Record, error) {
@@ -176,6 +181,22 @@ func (s *Store) someRequests(ctx context.Context, resource lastword.Resource) (r
 		requests = append(requests, r)
 	}
 	return requests, rows.Err()
+}
+
+func (s *Store) someNames(ctx context.Context, resource lastword.Resource) (names []store.RequestKey, err error) {
+	rows, err := s.write.someNames.QueryContext(ctx, string(resource), loadedNames+1)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var key store.RequestKey
+		if err := rows.Scan(&key.Owner, &key.ID); err != nil {
+			return nil, err
+		}
+		names = append(names, key)
+	}
+	return names, rows.Err()
 }
 
 func (s *Store) request(ctx context.Context, q store.Query) (*store.Request, error) {

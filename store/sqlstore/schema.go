@@ -105,6 +105,7 @@ const (
 
 	sqlRecord       = `SELECT ` + recordColumns + ` FROM lastword_record WHERE resource = ?`
 	sqlSomeRequests = `SELECT ` + requestColumns + ` FROM lastword_request WHERE resource = ? LIMIT ?`
+	sqlSomeNames    = `SELECT owner, request_id FROM lastword_request WHERE resource = ? LIMIT ?`
 	sqlRequest      = `SELECT ` + requestColumns + ` FROM lastword_request WHERE resource = ? AND owner = ? AND request_id = ?`
 )
 

@@ -11,8 +11,9 @@ import (
 
 // writeStatements are prepared once, on the writing connection.
 type writeStatements struct {
-	dataVersion, header, record, someRequests, requestByID *sql.Stmt
+	dataVersion, header, record, someRequests, someNames, requestByID *sql.Stmt
 
+	begin, commit, rollback                                                    *sql.Stmt
 	createHeader, updateHeader, createRecord, updateRecord, putRequest, forget command
 
 	scratch []any // for arguments
@@ -28,7 +29,8 @@ type command struct {
 
 func (w *writeStatements) queries() map[**sql.Stmt]string {
 	return map[**sql.Stmt]string{&w.dataVersion: sqlDataVersion, &w.header: sqlHeader, &w.record: sqlRecord,
-		&w.someRequests: sqlSomeRequests, &w.requestByID: sqlRequest}
+		&w.someRequests: sqlSomeRequests, &w.someNames: sqlSomeNames, &w.requestByID: sqlRequest,
+		&w.begin: dialect.Begin(), &w.commit: "COMMIT", &w.rollback: "ROLLBACK"}
 }
 
 func (w *writeStatements) commands() map[*command]string {
@@ -82,6 +84,19 @@ func (c *command) run(ctx context.Context, values []any) (int64, error) {
 		return 0, err
 	}
 	return result.RowsAffected()
+}
+
+// ExecContext implements [sqldb.Execer] for what begins and ends a transaction.
+func (w *writeStatements) ExecContext(ctx context.Context, query string, _ ...any) (sql.Result, error) {
+	switch query {
+	case "COMMIT":
+		return w.commit.ExecContext(ctx)
+	case "ROLLBACK":
+		return w.rollback.ExecContext(ctx)
+	case dialect.Begin():
+		return w.begin.ExecContext(ctx)
+	}
+	return nil, fmt.Errorf("%q is not prepared", query)
 }
 
 // close ends all statements; the connection must still be open.
