@@ -33,6 +33,7 @@ type undo struct {
 type proc struct {
 	id     uint8
 	up     bool
+	born   uint32 // its first life in this world
 	life   uint32 // tasks of an earlier life are void
 	at     uint8  // the store that it is connected to
 	held   uint32 // issuer epoch
@@ -59,7 +60,6 @@ type proc struct {
 	step  uint8
 	plan  core.Start
 	found core.Header
-	mark  core.Witness
 	slow  bool
 	crash *fault // that ends the start between two steps
 }
@@ -235,7 +235,7 @@ func (w *world) decide(st *store, p *proc, m *message) (d decided) {
 	shown := x.Known(req)
 	o := &w.owners[max(m.round, 0)]
 	ref := lastword.TenureRef{Resource: laneNames[m.lane], Owner: o.name, RequestID: o.request, LeaseID: m.lease, Fence: m.fence}
-	switch m.kind {
+	switch m.kind { //nolint:exhaustive // the others are none of its
 	case askAcquire:
 		root := work
 		if m.root {
@@ -286,6 +286,7 @@ func (w *world) decide(st *store, p *proc, m *message) (d decided) {
 			break
 		}
 		d.state = x.Status(after, sl.req[:], m.lease, m.fence)
+		d.ending, _ = core.Asked(after, req, m.lease)
 	}
 	return d
 }
@@ -430,7 +431,7 @@ func (w *world) answer(p *proc, m *message, d *decided) {
 	a := &d.answer
 	o := &w.owners[max(m.round, 0)]
 	var r *message
-	switch m.kind {
+	switch m.kind { //nolint:exhaustive // the others are none of its
 	case askAcquire:
 		if a.Code == lastword.CodeHeld { // it expired somebody, and a delay runs
 			w.park(p, m)
@@ -479,7 +480,13 @@ func (w *world) answer(p *proc, m *message, d *decided) {
 			Mode: core.Query, State: d.state, NextFence: st.lane[m.lane].rec.NextFence(st.h), AfterLook: m.look,
 			Mark: core.Mark{Epoch: st.h.Epoch, Revision: st.lane[m.lane].rec.Revision},
 		}
-		r.fence, r.lease = m.fence, m.lease
+		r.fence, r.lease, r.how = m.fence, m.lease, d.ending
+		if l := &st.lane[m.lane].rec.Lease; l.ID != "" {
+			r.state, r.holder, r.holderFence = l.State, l.ID, l.Fence
+			if w.seal != nil {
+				r.digest = w.seal.made[l.ID].digest
+			}
+		}
 	default:
 		w.drop(m)
 		return
@@ -522,7 +529,9 @@ func (w *world) lookTask(p *proc) {
 	}
 	for lane := range uint8(lanes) {
 		if len(p.waiting[lane]) > 0 {
+			w.holdWatched(p, lane, true)
 			w.promote(p, lane)
+			w.holdWatched(p, lane, false)
 		}
 		if !p.up || w.stopped {
 			return

@@ -15,6 +15,7 @@ const (
 	stopOwner
 	stopMachine
 	stopAuthority
+	slowCommit
 	stopResource
 	crashOwner
 	crashBefore
@@ -95,6 +96,7 @@ var catalogue = [faultKinds]faultInfo{
 	stopOwner:         {"owner stopped for 0.5 to 12 TTL", []string{"X1"}, 60, append([]point{point(askAcquire)}, atWork...)},
 	stopMachine:       {"owner's machine stopped, its clocks with it", []string{"X15", "X16"}, 25, atWork},
 	stopAuthority:     {"authority process frozen past a TTL", []string{"X4"}, 20, append(append([]point{}, stepsFirst...), stepsLast...)},
+	slowCommit:        {"durable step of the authority takes 12 to 90 ms", nil, 25, stepsFirst},
 	stopResource:      {"resource stopped between answer and transaction", []string{"X1"}, 15, atResource},
 	crashOwner:        {"owner killed, restarted under its name", []string{"X2"}, 40, atWork},
 	crashBefore:       {"authority killed before a durable step", []string{"X3"}, 15, stepsFirst},
@@ -120,7 +122,7 @@ var catalogue = [faultKinds]faultInfo{
 	bundleLate:        {"trust bundle late at the resource", []string{"X36"}, 6, atWork},
 	bundleBack:        {"trust bundle rolled back at the resource", []string{"X36"}, 6, atWork},
 	tightenMode:       {"record tightened from fence-only to query", []string{"X37"}, 12, atWrites},
-	mistakenOwner:     {"owner mistaken about root, content or number", []string{"X11", "X37"}, 25, []point{point(doWrite)}},
+	mistakenOwner:     {"owner mistaken about root, content or number", []string{"X11"}, 25, []point{point(doWrite)}},
 	loseRecord:        {"record lost while its receipts stay", []string{"X21"}, 3, atWrites},
 	leakedKey:         {"grants forged with the authority's own key", []string{"X35"}, 5, atWrites},
 }

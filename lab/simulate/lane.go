@@ -6,7 +6,6 @@ type lane struct {
 	rounds []int16
 	next   int
 	active int // rounds under way
-	begun  bool
 
 	done    [maxIntents]bool // known to be done
 	touched [maxIntents]bool // may have been done by a tenure that is over
@@ -93,15 +92,9 @@ func (l *lane) heldBy(w *world, o *owner) {
 	from := max(l.freedAt, l.deadAt)
 	clean := !l.wasHit && (l.deadAt > 0 || !w.owners[l.from].hit) && !o.hit && w.now >= w.quietFrom && o.came < from-2*ms // it was waiting then
 	if l.freedAt > 0 && clean && l.freedAt >= w.quietFrom {
-		if debugHand && w.now-l.freedAt > 25*ms {
-			println("late", w.plan.number, o.round, (w.now-l.freedAt)/ms, l.freedAt, w.now)
-		}
 		w.handover(w.now-l.freedAt, false)
 	}
 	if l.deadAt > 0 && clean && l.deadAt >= w.quietFrom {
-		if debugHand && w.now-l.deadAt-ttl > 250*ms {
-			println("crash", w.plan.number, o.round, (w.now-l.deadAt-ttl)/ms, l.deadAt, w.now)
-		}
 		w.handover(w.now-l.deadAt-ttl, true)
 	}
 	l.freedAt, l.deadAt = 0, 0
@@ -116,5 +109,3 @@ func (l *lane) unsettled() bool {
 	}
 	return false
 }
-
-var debugHand = false

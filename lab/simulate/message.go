@@ -76,25 +76,29 @@ type message struct {
 	state          lastword.State // of the resource
 
 	// Of what is at the resource.
-	heard   core.Heard
-	asked   bool // the authority has been asked
-	look    bool // the record was looked for and not found
-	behind  bool // STALE_OWNER: the next fence is asked for
-	jump    bool // FENCE_JUMP: the next fence is asked for
-	rounds  uint8
-	about   uint32 // message that a question is about
-	aboutL  uint32 // its life
-	class   uint8  // of forgery, 0 for none
-	wrong   mistake
-	leaked  bool   // forged with the authority's own key
-	fault   *fault // that made it late or a copy
-	torn    *torn  // what its first half had read
-	gate    *passing
-	root    bool   // of another piece of work
-	era     int32  // restores of the resource when it was answered
-	gen     uint64 // policy generation of the grant
-	minimum uint32
-	floor   uint64
+	heard       core.Heard
+	asked       bool // the authority has been asked
+	look        bool // the record was looked for and not found
+	behind      bool // STALE_OWNER: the next fence is asked for
+	jump        bool // FENCE_JUMP: the next fence is asked for
+	rounds      uint8
+	about       uint32 // message that a question is about
+	aboutL      uint32 // its life
+	class       uint8  // of forgery, 0 for none
+	wrong       mistake
+	digest      lastword.Digest
+	leaked      bool   // forged with the authority's own key
+	fault       *fault // that made it late or a copy
+	known       bool   // the operation had a receipt when it was decided
+	torn        *torn  // what its first half had read
+	holder      string // whose tenure is the present one
+	holderFence lastword.Token
+	gate        *passing
+	root        bool   // of another piece of work
+	era         int32  // restores of the resource when it was answered
+	gen         uint64 // policy generation of the grant
+	minimum     uint32
+	floor       uint64
 }
 
 // mistake is what an owner gets wrong about one write.

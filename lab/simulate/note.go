@@ -174,7 +174,7 @@ func (w *world) event(e *rawEvent) (Event, bool) {
 		}
 	}
 	out := Event{At: time.Duration(e.at), Actor: w.actorName(e.who), Text: text}
-	switch e.what {
+	switch e.what { //nolint:exhaustive // the others are none of its
 	case noteApplied:
 		out.Verdict, out.Fence = string(lastword.Applied), e.fence
 	case noteRefused:

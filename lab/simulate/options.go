@@ -1,9 +1,12 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 	"time"
+
+	"github.com/lastword/lastword/model"
 )
 
 // Options say what is run. The zero value is a run of 100,000 rounds from seed 0, with
@@ -18,7 +21,7 @@ type Options struct {
 	Unsigned bool
 	// Variant is a broken system of package model, "" or "none" for the right one.
 	Variant string
-	// Replay runs one plan again, as [Failure.Replay] names it.
+	// Replay runs one plan of the seed again, as [Failure.Replay] names it.
 	Replay string
 	// KeepGoing goes on after a failure and counts; else a run ends with its first one.
 	KeepGoing bool
@@ -33,24 +36,33 @@ type Options struct {
 
 // Expanded is Options with everything that follows from them written out.
 type Expanded struct {
-	Seed           uint64   `json:"seed"`
-	Rounds         int      `json:"rounds"`
-	Signed         bool     `json:"signed"`
-	Variant        string   `json:"variant"`
-	RoundsPerWorld int      `json:"rounds_per_world"`
-	Worlds         int      `json:"worlds"`
-	Owners         int      `json:"owners"`
-	Authorities    int      `json:"authorities"`
-	Resources      int      `json:"resources"`
-	TTLMillis      float64  `json:"ttl_ms"`
-	TickMillis     float64  `json:"tick_ms"`
-	OneFault       float64  `json:"rounds_with_a_fault"`
-	TwoFaults      float64  `json:"rounds_with_two_faults"`
-	ThreeFaults    float64  `json:"rounds_with_three_faults"`
-	Forged         float64  `json:"forged_traffic"`
-	ClockRateBound float64  `json:"clock_rate_bound"`
-	Faults         []string `json:"faults"`
-	Build          string   `json:"build"`
+	Seed           uint64  `json:"seed"`
+	Rounds         int     `json:"rounds"`
+	Signed         bool    `json:"signed"` // real grants, the real gate over memfence
+	Variant        string  `json:"variant"`
+	Replay         string  `json:"replay,omitempty"`
+	RoundsPerWorld int     `json:"rounds_per_world"`
+	Worlds         int     `json:"worlds"`
+	Owners         int     `json:"owners"` // of which two have one name
+	Authorities    int     `json:"authorities"`
+	Resources      int     `json:"resources"`
+	TTLMillis      float64 `json:"ttl_ms"`
+	TickMillis     float64 `json:"tick_ms"`
+	MarginPPM      int64   `json:"margin_ppm"`
+	// Shares of rounds, in thousandths.
+	OneFault    int `json:"rounds_with_one_fault"`
+	TwoFaults   int `json:"rounds_with_two_faults"`
+	ThreeFaults int `json:"rounds_with_three_faults"`
+	Forged      int `json:"rounds_with_forged_traffic"`
+	// Weights are how often each kind of fault is drawn, of all the weights together.
+	Weights []Weight `json:"weights"`
+	Build   string   `json:"build"`
+}
+
+// Weight is how often one kind of fault is drawn.
+type Weight struct {
+	Fault  string `json:"fault"`
+	Weight int    `json:"weight"`
 }
 
 const defaultRounds = 100_000
@@ -64,12 +76,23 @@ func (o Options) rounds() int {
 
 // Expanded is what o means, in full.
 func (o Options) Expanded() Expanded {
-	return Expanded{Seed: o.Seed, Rounds: o.rounds(), Signed: !o.Unsigned, Variant: o.Variant, Build: build()}
+	e := Expanded{
+		Seed: o.Seed, Rounds: o.rounds(), Signed: !o.Unsigned, Variant: cmp.Or(o.Variant, model.None), Replay: o.Replay,
+		RoundsPerWorld: planned, Worlds: worldsOf(o.rounds()), Owners: ownerNames, Authorities: processes, Resources: lanes,
+		TTLMillis: float64(ttl) / float64(ms), TickMillis: float64(tick) / float64(ms), MarginPPM: bound.RatePPM,
+		OneFault: oneFault, TwoFaults: twoFaults, ThreeFaults: threeFaults, Forged: forgedShare, Build: build(),
+	}
+	for _, f := range catalogue {
+		e.Weights = append(e.Weights, Weight{f.name, f.weight})
+	}
+	return e
 }
 
 // String is one line for people.
 func (e Expanded) String() string {
-	return fmt.Sprintf("seed %d, %d rounds in %d worlds, signed %t, build %s", e.Seed, e.Rounds, e.Worlds, e.Signed, e.Build)
+	return fmt.Sprintf("seed %d, %d rounds in %d worlds of %d, signed %t, variant %s, TTL %.0f ms, tick %.0f ms, faults in %.1f %% of the rounds (two in %.1f %%, three in %.1f %%), build %s",
+		e.Seed, e.Rounds, e.Worlds, e.RoundsPerWorld, e.Signed, e.Variant, e.TTLMillis, e.TickMillis,
+		float64(e.OneFault+e.TwoFaults+e.ThreeFaults)/10, float64(e.TwoFaults)/10, float64(e.ThreeFaults)/10, e.Build)
 }
 
 // build names the program: its version, or the commit it was built from.

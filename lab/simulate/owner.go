@@ -77,6 +77,7 @@ type owner struct {
 	stopped  bool
 	thinking bool // it goes on with its work soon
 	wrong    mistake
+	sent1    bool // the forged message has been sent
 	pending  *message
 
 	seen seen
@@ -84,13 +85,12 @@ type owner struct {
 
 // seen is what the observer keeps of a holder: evidence, and doubt.
 type seen struct {
-	held   bool
-	sure   int64 // the latest end of trust that the answers so far allow
-	limit  int64
-	dead   bool
-	how    lastword.State
-	final  bool
-	asking bool
+	held  bool
+	sure  int64 // the latest end of trust that the answers so far allow
+	limit int64
+	dead  bool
+	how   lastword.State
+	final bool
 }
 
 const (
@@ -228,7 +228,7 @@ func (w *world) heard(o *owner, m *message) {
 		w.drop(m)
 		return
 	}
-	switch m.kind {
+	switch m.kind { //nolint:exhaustive // the others are none of its
 	case reAcquire:
 		if o.phase == asking {
 			w.hearAcquire(o, m, now)
@@ -686,6 +686,10 @@ func (w *world) submitWrite(o *owner, now int64) {
 		w.lanes[o.lane].touched[o.intent] = true
 	}
 	w.note(noteWrite, actorOwner(o), o.round, uint64(m.fence), "")
+	if o.forged != 0 && !o.sent1 && !w.calm && !w.plan.smaller(o) {
+		o.sent1 = true
+		w.forge(o, m)
+	}
 	w.send(m)
 	if o.phase == holding {
 		w.wake(o, now+writeTime)
@@ -784,7 +788,7 @@ func (w *world) hearWrite(o *owner, m *message, now int64) {
 		return
 	}
 	w.note(noteVerdict, actorOwner(o), o.round, uint64(o.fence), m.code)
-	switch v {
+	switch v { //nolint:exhaustive // the others are none of its
 	case lastword.Applied, lastword.Replayed:
 		if o.tries > 0 {
 			w.count.UnknownSettled++

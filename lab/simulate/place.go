@@ -59,6 +59,7 @@ type bundle struct {
 	sequence uint64
 	current  uint32
 	minimum  uint32
+	keys     uint8 // beside the first, the newest one signs
 }
 
 const (
@@ -148,6 +149,7 @@ func (w *world) refresh() bool {
 	}
 	if w.place.bundle.sequence < w.bundle.sequence {
 		w.place.bundle = w.bundle
+		w.effectOf(bundleBack)
 		w.note(noteBundle, actorResource, -1, w.bundle.sequence, "")
 	}
 	return true
@@ -171,6 +173,14 @@ func (w *world) hear(m *message, fresh bool) {
 		w.toTransaction(m)
 		return
 	}
+	w.question(m)
+}
+
+// question asks the authority about the tenure of a message.
+func (w *world) question(m *message) {
+	if w.place.mode[m.lane] == core.Query && w.place.lane[m.lane].rec.Status == core.FenceOnly {
+		w.effectOf(tightenMode)
+	}
 	o := &w.owners[max(m.round, 0)]
 	q := w.new(askHeld, o)
 	q.lane, q.round = m.lane, m.round
@@ -193,6 +203,12 @@ func (w *world) answered(r *message) {
 		return
 	}
 	m.asked = true
+	if m.gate != nil {
+		m.gate.tell(r)
+		w.drop(r)
+		w.resume(m)
+		return
+	}
 	jump := m.jump && w.place.mode[m.lane] == core.FenceOnly
 	m.heard = r.heard
 	if jump {
@@ -201,10 +217,6 @@ func (w *world) answered(r *message) {
 		w.place.memory[m.lane] = remembered{sent: r.sent, lease: r.lease, fence: r.fence, heard: r.heard}
 	}
 	w.drop(r)
-	if m.gate != nil {
-		w.resume(m)
-		return
-	}
 	w.toTransaction(m)
 }
 
@@ -213,17 +225,15 @@ func (w *world) askedEnough(m *message, life int16) {
 	if !m.used || int16(m.life&0x7fff) != life || m.asked || m.kind != doWrite && m.kind != doAdvance {
 		return
 	}
-	if m.gate != nil {
-		m.asked = true
-		m.heard = core.Heard{}
-		w.resume(m)
-		return
-	}
 	if w.now < w.place.until {
 		w.q.push(task{at: w.place.until, kind: doAskedEnough, arg: m.id, who: life})
 		return
 	}
 	m.asked = true
+	if m.gate != nil {
+		w.resume(m)
+		return
+	}
 	w.refuse(m, lastword.StatusUnavailable, "NO_ANSWER")
 }
 
@@ -240,6 +250,10 @@ func (w *world) toTransaction(m *message) {
 		}
 	} else if n := draw(w.plan.seed, uint64(m.round)+5, uint64(m.no), uint64(m.rounds)); n&15 == 0 {
 		w.q.push(task{at: w.now + int64(n>>8)%(3*ms), kind: doTransact, arg: m.id, who: int16(m.life & 0x7fff)})
+		return
+	}
+	if m.gate != nil {
+		w.resume(m)
 		return
 	}
 	w.transact(m)
@@ -283,6 +297,7 @@ func (w *world) transact(m *message) {
 	a := w.attempt(m)
 	var d core.Decision
 	known := ls.operation(m.op)
+	m.known = known.Receipt
 	if m.kind == doAdvance {
 		d = w.wiring.Advance(rec, a)
 	} else {
@@ -487,7 +502,7 @@ func (w *world) refuse(m *message, v lastword.Verdict, why string) {
 		case v == lastword.Replayed && !done:
 			w.violate(acknowledgedWithoutEffect, m.round, "an answer said done, and nothing was")
 			return
-		case v != lastword.Replayed && v != lastword.ReceiptExpired && v != lastword.Unverified && v != lastword.StatusUnavailable && done && r.known:
+		case v != lastword.Replayed && v != lastword.ReceiptExpired && v != lastword.Unverified && v != lastword.StatusUnavailable && done && m.known:
 			w.violate(refusedButDone, m.round, "an answer said that nothing ran, and it had")
 			return
 		}
@@ -527,14 +542,14 @@ func (w *world) checkVerdict(ls *laneState, m *message, d *core.Decision, known 
 	}
 	k := w.ghost[m.lane].find(m.fence, m.lease)
 	switch {
+	case known.Receipt && m.kind == doWrite && m.class != 0:
 	case known.Receipt && m.kind == doWrite:
-		if want := lastword.Replayed; known.Payload != payloads[w.payload(m)] {
-			want = lastword.Conflict
-			w.check(d.Verdict == want || w.wiring.Operation(known) != known, wrongVerdict, m.round, "another content of a known operation is not a conflict")
+		if known.Payload != payloads[w.payload(m)] && w.wiring.Operation(known) == known {
+			w.check(d.Verdict == lastword.Conflict, wrongVerdict, m.round, "another content of a known operation is not a conflict")
 		}
 	case d.Write && m.kind == doAdvance:
 	case k != 0 && k < ls.top && !w.overlap && d.Verdict != lastword.Applied && d.Verdict != lastword.StaleOwner &&
-		d.Verdict != lastword.FenceRegression && d.Verdict != lastword.Unverified:
+		d.Verdict != lastword.FenceRegression && d.Verdict != lastword.Unverified && d.Verdict != lastword.StatusUnavailable:
 		w.violate(wrongVerdict, m.round, "an older tenure is told "+string(d.Verdict))
 	case (d.Verdict == lastword.OutOfOrder || d.Verdict == lastword.Conflict) && w.honest(m):
 		w.violate(numberOutOfTurn, m.round, "an owner without a mistake is told "+string(d.Verdict))
@@ -551,10 +566,9 @@ func (w *world) honest(m *message) bool {
 
 // torn is what the first half of a broken transaction had read.
 type torn struct {
-	rec   core.FenceRecord
-	known core.KnownOperation
-	d     core.Decision
-	life  uint32
+	rec  core.FenceRecord
+	d    core.Decision
+	life uint32
 }
 
 // tear is the first half of a transaction that is not one.

@@ -151,7 +151,7 @@ func drawFault(s *stream, round int, r *plannedRound) fault {
 	}
 	info := &catalogue[kind]
 	f := fault{kind: kind, round: int16(round), at: info.points[s.below(len(info.points))], arg: s.next()}
-	switch messageKind(f.at &^ (before | after)) {
+	switch messageKind(f.at &^ (before | after)) { //nolint:exhaustive // the others are none of its
 	case askRenew, reRenew, askStatus, reStatus:
 		r.slow, r.leave = true, false
 	case askComplete, reComplete:
@@ -253,7 +253,7 @@ func (p *plan) writesOf(o *owner) int {
 	if int(o.round) < planned && p.less[o.round] {
 		return 1
 	}
-	return int(o.plannedRound.writes)
+	return int(o.writes)
 }
 
 // smaller reports whether a round was made smaller.

@@ -156,7 +156,7 @@ func (w *world) startTask(p *proc) {
 	}
 	delay := ms / 2
 	if p.slow {
-		delay = int64(draw(w.plan.seed, uint64(p.id), uint64(p.life), uint64(p.step))>>2) % (30 * ms)
+		delay = int64(draw(w.plan.seed, uint64(p.id), uint64(p.life-p.born), uint64(p.step))>>2) % (30 * ms)
 	}
 	w.q.push(task{at: w.now + delay, kind: doStart, who: int16(p.id), arg: p.life})
 }

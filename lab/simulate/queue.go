@@ -25,7 +25,6 @@ const (
 	doWake                 // owner who goes on after a pause
 	doThink                // owner who goes on with its work
 	doOperator             // the operator does arg
-	doForged               // forged message arg arrives
 )
 
 // queue is a heap of tasks, ordered by time and then by who was asked for first.

@@ -37,8 +37,8 @@ type example struct{ world, round int }
 // INVALID for options that name nothing, or ctx's.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Elapsed == nil {
-		start := time.Now()                                           //nolint:forbidigo // figures for people; nothing is decided by them
-		o.Elapsed = func() time.Duration { return time.Since(start) } //nolint:forbidigo // as above
+		start := time.Now()
+		o.Elapsed = func() time.Duration { return time.Since(start) }
 	}
 	begin := o.Elapsed()
 	r, err := newRun(o)
@@ -81,11 +81,7 @@ func newRun(o Options) (*run, error) {
 		}
 		r.w.seal = s
 		if o.Variant == "" || o.Variant == model.None {
-			g, err := newGateway(r.w)
-			if err != nil {
-				return nil, err
-			}
-			r.w.gate = g
+			r.w.gate = newGateway(r.w)
 		}
 	}
 	return r, nil

@@ -195,7 +195,7 @@ func (w *world) story(round, most int) (events []Event) {
 		lane = int(w.owners[round].lane)
 	}
 	rank := func(n note) int {
-		switch n {
+		switch n { //nolint:exhaustive // the others are none of its
 		case noteViolation:
 			return 0
 		case noteGranted, noteApplied, noteFault:
@@ -263,7 +263,7 @@ func (r *run) timeline(e example) Timeline {
 		if ev.round >= 0 && w.owners[ev.round].lane != o.lane {
 			continue
 		}
-		switch ev.what {
+		switch ev.what { //nolint:exhaustive // the others are none of its
 		case noteGranted:
 			if open != nil {
 				open.To, open.End = time.Duration(ev.at), "EXPIRED"

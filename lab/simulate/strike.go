@@ -18,7 +18,7 @@ const (
 // underway is a fault that strikes as a message is about to leave. It returns when the
 // message arrives, negative if it does not, or not on this way.
 func (w *world) underway(o *owner, m *message, f *fault, base int64) int64 {
-	switch f.kind {
+	switch f.kind { //nolint:exhaustive // the others are none of its
 	case loseRequest, loseAnswer:
 		w.drop(m)
 		if m.kind == reRelease || m.kind == askRelease { // nobody repeats it: the tenure lapses
@@ -151,7 +151,7 @@ func (w *world) stopPlace(f *fault) int64 {
 // beforeStep is a fault that strikes before a durable step of the authority. It returns
 // how long the step takes then.
 func (w *world) beforeStep(p *proc, m *message, f *fault) int64 {
-	switch f.kind {
+	switch f.kind { //nolint:exhaustive // the others are none of its
 	case crashBefore:
 		w.effect(f)
 		w.lost(m, "")
@@ -162,6 +162,9 @@ func (w *world) beforeStep(p *proc, m *message, f *fault) int64 {
 		w.note(noteStops, actorProcess(p), -1, 0, "")
 		w.effect(f)
 		return ms
+	case slowCommit:
+		w.effect(f)
+		return 12*ms + int64(f.arg%uint64(78*ms))
 	default:
 		w.befall(&w.owners[m.round], f)
 	}
@@ -177,7 +180,7 @@ func (w *world) nap(f *fault) int64 {
 // afterStep is a fault that strikes after a durable step of the authority and before its
 // answer.
 func (w *world) afterStep(p *proc, m *message, f *fault) {
-	switch f.kind {
+	switch f.kind { //nolint:exhaustive // the others are none of its
 	case crashAfter, powerLoss:
 		w.effect(f)
 		w.lost(m, "")
@@ -199,7 +202,7 @@ func (w *world) afterStep(p *proc, m *message, f *fault) {
 // beforeTransaction is a fault that strikes between the resource's checks and its
 // transaction.
 func (w *world) beforeTransaction(m *message, f *fault) int64 {
-	switch f.kind {
+	switch f.kind { //nolint:exhaustive // the others are none of its
 	case stopResource:
 		w.stopPlace(f)
 		return w.place.until - w.now
@@ -219,7 +222,7 @@ func (w *world) beforeTransaction(m *message, f *fault) int64 {
 }
 
 func (w *world) afterTransaction(m *message, f *fault) {
-	switch f.kind {
+	switch f.kind { //nolint:exhaustive // the others are none of its
 	case stopResource:
 		w.stopPlace(f)
 	case crashResource:
@@ -252,7 +255,7 @@ func (w *world) crashPlace(f *fault) {
 func (w *world) befall(o *owner, f *fault) {
 	p := &w.procs[f.arg>>5&1]
 	d := ttl/4 + int64(f.arg>>8%uint64(3*ttl/2))
-	switch f.kind {
+	switch f.kind { //nolint:exhaustive // the others are none of its
 	case cutAuthority:
 		w.cut[o.plannedRound.name][0] = w.now + d
 		w.oneWay = f.arg&1 == 1
@@ -317,6 +320,9 @@ func (w *world) befall(o *owner, f *fault) {
 	case raisePolicy:
 		w.generation++
 		w.place.minGen = w.generation
+		if w.gate != nil {
+			w.gate.forget()
+		}
 		w.note(notePolicy, actorOperator, -1, w.generation, "")
 		w.effect(f)
 		w.disturbed(2 * ttl)
@@ -486,7 +492,7 @@ func (w *world) restorePlace(f *fault, declared bool) {
 	w.place.era++
 	w.placeSet = false
 	if w.gate != nil {
-		w.gate.restore(w)
+		w.gate.restore(only)
 	}
 	w.disturbed(4 * ttl)
 	w.note(noteRestored, actorResource, -1, 0, [2]string{"nobody says so", "declared"}[flag(declared)])
@@ -517,9 +523,6 @@ func (w *world) declare() {
 		return
 	}
 	st := &w.store[p.at]
-	if w.gate != nil {
-		w.gate.declare(w, st)
-	}
 	for l := range w.place.lane {
 		ls := &w.place.lane[l]
 		was := ls.rec
@@ -531,6 +534,10 @@ func (w *world) declare() {
 		ls.topFence = max(ls.topFence, ls.rec.Fence+1)
 		ls.frozen = false
 		w.lanes[l].mistaken = true // numbers begin anew
+	}
+	if w.gate != nil {
+		w.gate.crash(w)
+		w.gate.declare(st)
 	}
 	w.place.shut = false
 	w.note(noteDeclared, actorOperator, -1, 0, "")
@@ -711,6 +718,30 @@ func (w *world) holdBack(st *store, early bool) {
 		if now {
 			w.effect(w.deadline)
 		}
+		w.deliver(m)
+	}
+}
+
+// holdWatched does the same where a process has watched a tenure for the whole TTL: some
+// of the renewals are there before the next one is granted, the others after.
+func (w *world) holdWatched(p *proc, lane uint8, early bool) {
+	if len(w.held) == 0 || !p.up || p.busy || w.stopped || early && w.watched(p, lane) < core.Span(ttl) {
+		return
+	}
+	for i := 0; i < len(w.held) && p.up && !w.stopped; {
+		m := w.held[i]
+		if m.lane != lane || early && m.round&1 != 0 {
+			i++
+			continue
+		}
+		l := &w.store[p.at].lane[lane].rec.Lease
+		if early != (l.ID == m.lease && open(l)) {
+			i++
+			continue
+		}
+		w.held = append(w.held[:i], w.held[i+1:]...)
+		w.effect(w.deadline)
+		m.to = p.id
 		w.deliver(m)
 	}
 }

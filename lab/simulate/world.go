@@ -61,7 +61,7 @@ type world struct {
 
 	count     Counters
 	tally     tally
-	forgedBy  [32]tallied
+	forgedBy  [leakedClass]tallied
 	active    [faultKinds]*fault // the newest of its kind that has fired
 	hand      *handovers
 	stopped   bool
@@ -83,7 +83,6 @@ var (
 	operations [maxIntents]string
 	leaseNames [4096]string
 	payloads   [maxIntents + 1]lastword.Digest
-	requestNo  = map[string]int{}
 )
 
 func init() {
@@ -157,7 +156,7 @@ func (w *world) reset(p *plan, x *model.Wiring) {
 		for l := range waiting {
 			waiting[l] = waiting[l][:0]
 		}
-		*pr = proc{id: uint8(i), life: life + 1, inbox: inbox, waiting: waiting, clock: clock{ppm: p.procs[i]}}
+		*pr = proc{id: uint8(i), life: life + 1, born: life + 1, inbox: inbox, waiting: waiting, clock: clock{ppm: p.procs[i]}}
 	}
 	w.cast()
 	if w.seal != nil {
@@ -224,7 +223,6 @@ func (w *world) run() {
 		}
 		w.now = t.at
 		w.steps++
-		kindCount[t.kind]++
 		w.do(&t)
 		if w.steps > most {
 			w.violate(waitingClientStarves, -1, "the world does not come to rest")
@@ -240,7 +238,6 @@ func (w *world) run() {
 // beCalm ends the faults: from here on everybody has to get what he waits for.
 func (w *world) beCalm() {
 	w.calm = true
-	w.now = max(w.now, w.now)
 	w.cut, w.cutHeld = [ownerNames][2]int64{}, 0
 	w.clogged = [ownerNames*2 + 1]int64{}
 	w.place.late = 0
@@ -298,7 +295,7 @@ func (w *world) do(t *task) {
 		w.askedEnough(w.post[t.arg], t.who)
 	case doOperator:
 		w.operate(t)
-	case doForged, doNothing:
+	case doNothing:
 	}
 }
 
@@ -313,7 +310,7 @@ func (w *world) ownerDo(t *task) {
 		w.q.push(task{at: o.until, kind: t.kind, who: t.who, arg: t.arg})
 		return
 	}
-	switch t.kind {
+	switch t.kind { //nolint:exhaustive // the others are none of its
 	case doBegin:
 		o.came = w.now
 		w.begin(o)
@@ -342,7 +339,7 @@ func (w *world) procDo(t *task) {
 		w.q.push(task{at: p.until, kind: t.kind, who: t.who, arg: t.arg})
 		return
 	}
-	switch t.kind {
+	switch t.kind { //nolint:exhaustive // the others are none of its
 	case doLook:
 		if p.up && t.arg == p.looks {
 			p.nextAt = 0
@@ -406,8 +403,8 @@ func (w *world) send(m *message) {
 // blocked reports until when the link of a message is cut, and whether what is sent
 // meanwhile waits.
 func (w *world) blocked(o *owner, m *message) (until int64, queued bool) {
-	link := -1
-	switch m.kind {
+	var link int
+	switch m.kind { //nolint:exhaustive // the others are none of its
 	case askHeld, reHeld:
 		if w.now < w.cutHeld {
 			w.effectOf(cutStatus)
@@ -540,5 +537,3 @@ func (w *world) markRetry(o *owner) {
 func (w *world) disturbed(length int64) { w.quietFrom = max(w.quietFrom, w.now+length) }
 
 func (w *world) handover(took int64, crash bool) { w.hand.add(took, crash) }
-
-var kindCount [20]int

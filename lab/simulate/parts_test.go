@@ -1,0 +1,152 @@
+package simulate
+
+import (
+	"slices"
+	"testing"
+)
+
+// A run in which a planned fault never had an effect fails.
+func TestAFaultThatNeverHadAnEffectFailsTheRun(t *testing.T) {
+	r, err := newRun(Options{Unsigned: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := func() bool {
+		for _, g := range r.gates() {
+			if g.Name == "faults_with_effect" {
+				return g.Holds
+			}
+		}
+		t.Fatal("there is no such gate")
+		return false
+	}
+	for k := range catalogue {
+		r.w.tally.planned[k], r.w.tally.fired[k], r.w.tally.effect[k] = 100, 50, 20
+	}
+	if !gate() {
+		t.Error("all had an effect")
+	}
+	r.w.tally.effect[swizzle] = 0
+	if gate() {
+		t.Error("one fired and had no effect")
+	}
+	r.w.tally.effect[swizzle], r.w.tally.fired[loseAnswer] = 1, 0
+	if gate() {
+		t.Error("one never fired")
+	}
+	r.w.tally.fired[loseAnswer], r.w.forgedBy[3].fired = 1, 100
+	if gate() {
+		t.Error("a class of forgery came and was never refused")
+	}
+}
+
+func TestTheQueueIsOrderedByTimeAndThenByWhoCameFirst(t *testing.T) {
+	var q queue
+	s := stream{1}
+	var want []task
+	for i := range 1000 {
+		x := task{at: int64(s.below(50)), who: int16(i)}
+		q.push(x)
+		want = append(want, x)
+	}
+	slices.SortStableFunc(want, func(a, b task) int { return int(a.at - b.at) })
+	for i := range want {
+		got, ok := q.pop()
+		if !ok || got.at != want[i].at || got.who != want[i].who {
+			t.Fatalf("task %d: got %+v, want %+v", i, got, want[i])
+		}
+	}
+	if _, ok := q.pop(); ok {
+		t.Error("there is one more")
+	}
+}
+
+func TestReduceFindsTheFewThatFail(t *testing.T) {
+	var all []item
+	for i := range 100 {
+		all = append(all, item(i))
+	}
+	got := reduce(all, func(some []item) bool { return slices.Contains(some, 17) && slices.Contains(some, 83) })
+	if !slices.Equal(got, []item{17, 83}) {
+		t.Errorf("got %v", got)
+	}
+	if got := reduce(all, func([]item) bool { return true }); got == nil || len(got) != 0 {
+		t.Errorf("what always fails needs nothing: got %v", got)
+	}
+}
+
+func TestAPlanWithSomethingLeftOutIsThePlanOtherwise(t *testing.T) {
+	var a, b plan
+	var roomA, roomB []fault
+	a.make(9, 4, &roomA)
+	b.make(9, 4, &roomB)
+	b.keep(b.items()[:5])
+	if a.seed != b.seed || a.rounds[7].writes != b.rounds[7].writes || a.ppm != b.ppm {
+		t.Error("leaving out has changed what stays")
+	}
+	faults, two, three := 0, 0, 0
+	for n := range 200 {
+		a.make(9, n, &roomA)
+		for i := range a.rounds {
+			switch len(a.rounds[i].faults) {
+			case 3:
+				three++
+			case 2:
+				two++
+			}
+			faults += len(a.rounds[i].faults)
+		}
+	}
+	of := 200 * planned
+	if share := float64(two) / float64(of); share < 0.09 || share > 0.11 {
+		t.Errorf("%.3f of the rounds have two faults", share)
+	}
+	if share := float64(three) / float64(of); share < 0.015 || share > 0.025 {
+		t.Errorf("%.3f of the rounds have three faults", share)
+	}
+	if faults == 0 {
+		t.Error("no faults")
+	}
+}
+
+func TestAClockMayRunFastStandStillAndJump(t *testing.T) {
+	c := clock{ppm: 10_000}
+	if got := c.read(1000 * ms); got != 1010*ms {
+		t.Errorf("1 %% fast: %d", got)
+	}
+	if at := c.when(0, 1010*ms); at < 990*ms || c.read(at) < 1010*ms-ms || c.read(at) > 1011*ms {
+		t.Errorf("it shows 1.01 s at %d", at)
+	}
+	c.set(1000*ms, 0, true)
+	if got := c.read(5000 * ms); got != 1010*ms {
+		t.Errorf("it stands still: %d", got)
+	}
+	c.set(5000*ms, 0, false)
+	c.jump(6000*ms, -500*ms)
+	if got := c.read(6000 * ms); got != 1510*ms {
+		t.Errorf("after a jump: %d", got)
+	}
+}
+
+// A world does not depend on the worlds before it.
+func TestAWorldStandsAlone(t *testing.T) {
+	for _, unsigned := range []bool{true, false} {
+		for _, variant := range []string{"", "epoch-compared-with-itself"} {
+			r, err := newRun(Options{Seed: 5, Unsigned: unsigned, Variant: variant})
+			if err != nil {
+				t.Fatal(err)
+			}
+			worlds := 150
+			if !unsigned {
+				worlds = 4
+			}
+			for n := range worlds {
+				r.p.make(5, n, &r.room)
+				r.world(n, planned)
+				if again := r.rerun(n, nil, nil, n%2 == 0); again.trace != r.w.trace || again.trace == 0 {
+					t.Fatalf("unsigned %t, variant %q, world %d: %x, and again %x", unsigned, variant, n, r.w.trace, again.trace)
+				}
+			}
+		}
+	}
+}
