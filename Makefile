@@ -102,7 +102,7 @@ SEED ?= 1
 soak: build ## 10,000,000 simulated rounds, 10,000 with real processes, every defect found; about half an hour
 	$(BIN) lab soak --rounds 10000000 --seed $(SEED) --unsigned
 	$(BIN) lab soak --real --rounds 10000 --seed $(SEED) --out bin/soak.json --report bin/soak.html --force
-	$(BIN) lab soak --variant all --seed $(SEED)
+	$(BIN) lab soak --variant all --seed $(SEED) --unsigned
 	$(BIN) lab soak --real --variant all --seed $(SEED)
 
 mutants: need-go ## every condition of internal/core made wrong, one at a time: does the model notice; about ten minutes
