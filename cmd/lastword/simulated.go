@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -70,13 +71,38 @@ func optionsOf(e simulate.Expanded) (o report.Options) {
 	if err != nil {
 		return report.Options{{Name: "options", Value: e.String()}}
 	}
+	for i := range o {
+		o[i].Value = flat(o[i].Value)
+	}
 	return o
+}
+
+// flat is an option that is a list in one line: of objects, their values.
+func flat(value string) string {
+	var list []any
+	if json.Unmarshal([]byte(value), &list) != nil {
+		return value
+	}
+	var parts []string
+	for _, e := range list {
+		object, ok := e.(map[string]any)
+		if !ok {
+			parts = append(parts, fmt.Sprint(e))
+			continue
+		}
+		var values []string
+		for _, name := range slices.Sorted(maps.Keys(object)) {
+			values = append(values, fmt.Sprint(object[name]))
+		}
+		parts = append(parts, strings.Join(values, " × "))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func eventText(e simulate.Event) string {
 	text := e.Text
-	if e.Fence != 0 {
-		text += fmt.Sprintf(", fence %d", e.Fence)
+	if e.Fence != 0 && !strings.Contains(text, "fence ") {
+		text += ", fence " + shortFence(e.Fence)
 	}
 	if e.Verdict != "" {
 		text += ": " + e.Verdict

@@ -61,6 +61,7 @@ type proc struct {
 	plan  core.Start
 	found core.Header
 	slow  bool
+	tries uint32 // starts that lost against another
 	crash *fault // that ends the start between two steps
 }
 

@@ -20,6 +20,17 @@ func (h *handovers) add(took int64, crash bool) {
 	}
 }
 
+// above counts all and those that took longer than a limit, which is one of the buckets.
+func above(counts *[len(buckets) + 1]uint64, limit float64) (over, all uint64) {
+	for i, n := range counts {
+		all += n
+		if i == len(buckets) || buckets[i] > limit {
+			over += n
+		}
+	}
+	return over, all
+}
+
 // p99 is the upper end of the bucket in which the 99th of a hundred lies.
 func p99(counts *[len(buckets) + 1]uint64) float64 {
 	var all, sum uint64

@@ -13,6 +13,8 @@ type lane struct {
 	low     int16
 
 	undeclared bool // restored, and nobody has said so
+	lost       bool // was so once
+	spoiled    bool // a mistake after that has taken the place of a receipt
 	mistaken   bool
 	reconciled int  // newest generation when people had reconciled what a restore has lost
 	crashed    bool // an owner was killed here
@@ -25,14 +27,47 @@ type lane struct {
 
 // first is the first intent that is not known to be done.
 func (l *lane) first() int16 {
-	for int(l.low) < maxIntents-1 && l.done[l.low] {
+	for l.low < shared && l.done[l.low] {
 		l.low++
 	}
 	return l.low
 }
 
-// left reports whether an earlier tenure has left the first intent unknown.
-func (l *lane) left(*owner) bool { return l.touched[l.first()] }
+// left is what an earlier tenure has left unknown, of what o has to settle before it
+// works: the next intent of the row; at the end, everything.
+func (l *lane) left(o *owner) (intent int16, is bool) {
+	if o.calm {
+		for i := range l.touched {
+			if l.touched[i] && !l.done[i] {
+				return int16(i), true
+			}
+		}
+		return 0, false
+	}
+	if o.own {
+		return 0, false
+	}
+	first := l.first()
+	return first, l.touched[first]
+}
+
+// next is the intent that o works on next.
+func (l *lane) nextOf(o *owner) int16 {
+	if o.own {
+		return shared + o.round/lanes*ownWrites + int16(o.made)
+	}
+	return l.first()
+}
+
+// prior is the intent that has to be done before another one.
+func prior(intent int16) (before int16, is bool) {
+	switch {
+	case intent < shared:
+		return intent - 1, intent > 0
+	default:
+		return intent - 1, (intent-shared)%ownWrites > 0
+	}
+}
 
 // doneBy: an owner has heard that an intent is done. What was said before a restore of
 // the resource is for people to reconcile.
@@ -42,7 +77,7 @@ func (l *lane) doneBy(w *world, o *owner, intent int16, era int32) {
 	}
 	l.done[intent] = true
 	l.touched[intent] = false
-	if w.place.lane[o.lane].effects[intent] == 0 && !l.undeclared && w.wiring.Skips == 0 {
+	if w.place.lane[o.lane].effects[intent] == 0 && !l.undeclared && !l.spoiled && w.wiring.Skips == 0 {
 		w.violate(acknowledgedWithoutEffect, o.round, "an intent counts as done, and nothing was done")
 	}
 }

@@ -45,11 +45,12 @@ type owner struct {
 	hit     bool   // something befell it: its hand-over is no measure
 
 	// Of the attempt.
-	asking  core.Asking
-	sent    int64
-	askAt   int64
-	giveUp  bool // it is to be cancelled
-	process uint8
+	asking   core.Asking
+	sent     int64
+	askAt    int64
+	giveUp   bool // it is to be cancelled
+	repeated bool // a grant that waited is confirmed by repeating the acquire
+	process  uint8
 
 	// Of the tenure.
 	trust    core.Trust
@@ -286,6 +287,11 @@ func (w *world) hearAcquire(o *owner, m *message, now int64) {
 	if m.fault != nil {
 		w.effect(m.fault)
 	}
+	if m.waited && !o.repeated && draw(w.plan.seed, uint64(o.round), 17, 0)&1 == 0 {
+		o.repeated = true // the answer names that repetition (R25); if it does not tell, a renewal does
+		w.sendAcquire(o, now)
+		return
+	}
 	if o.giveUp { // cancelled although it is granted (R6a)
 		o.phase, o.tries = givingUp, 0
 		w.effectOf(cancelAttempt)
@@ -323,7 +329,7 @@ func (w *world) isHeld(o *owner, now int64) {
 	w.checkTrust(o)
 	w.lanes[o.lane].heldBy(w, o)
 	o.stage = writing
-	if w.lanes[o.lane].left(o) {
+	if _, is := w.lanes[o.lane].left(o); is {
 		o.stage = settling
 	}
 	if o.stop {
@@ -577,7 +583,12 @@ func (w *world) work(o *owner) {
 	}
 	switch {
 	case o.stage == settling:
-		o.intent = w.lanes[o.lane].first()
+		var is bool
+		if o.intent, is = w.lanes[o.lane].left(o); !is {
+			o.stage = writing
+			w.work(o)
+			return
+		}
 		if o.submit {
 			o.stage = writing
 			w.work(o)
@@ -593,7 +604,7 @@ func (w *world) work(o *owner) {
 	case o.stage != writing:
 	case o.stopped && o.made > 0:
 		w.stopWork(o, now)
-	case o.made >= w.plan.writesOf(o) && (!o.calm || !w.lanes[o.lane].unsettled()):
+	case o.made >= w.plan.writesOf(o):
 		w.endWork(o, now)
 	default:
 		w.startWrite(o, now)
@@ -632,6 +643,9 @@ func (w *world) hearLookup(o *owner, m *message, now int64) {
 	}
 	w.note(noteLookedUp, actorOwner(o), o.round, uint64(o.fence), [2]string{"not done", "done"}[flag(m.found)])
 	o.stage = writing
+	if _, is := l.left(o); is && o.calm {
+		o.stage = settling
+	}
 	w.think(o, 0)
 }
 
@@ -642,7 +656,7 @@ func (w *world) operationOf(o *owner, intent int16) int16 {
 		return int16(o.seq.Last) % maxIntents
 	case model.ByLife:
 		if w.lanes[o.lane].crashed {
-			return (intent + maxIntents/2) % maxIntents
+			return (intent + 2*shared) % (maxIntents - 2)
 		}
 	case model.ByIntent:
 	}
@@ -656,8 +670,8 @@ func (w *world) startWrite(o *owner, now int64) {
 		return
 	}
 	l := &w.lanes[o.lane]
-	o.intent = l.first()
-	if int(o.intent) >= maxIntents/2 {
+	o.intent = l.nextOf(o)
+	if o.intent == shared && !o.own {
 		w.endWork(o, now)
 		return
 	}

@@ -443,7 +443,14 @@ func (w *world) apply(ls *laneState, m *message) {
 	case older:
 		w.violate(revokedGenerationOverwrite, m.round, "an older tenure changed the resource after a newer one was accepted")
 	case m.wrong != noMistake:
-		w.lanes[m.lane].mistaken = true // it has used a number
+		l := &w.lanes[m.lane]
+		l.mistaken = true // it has used a number
+		if m.wrong == otherContent && m.op < junk-1 {
+			// Its receipt is gone with a restore that nobody declared: who asks for it now is
+			// told of the wrong content.
+			w.check(l.lost, twoEffects, m.round, "a known operation was executed with another content")
+			l.spoiled = true
+		}
 		if m.seq > 1 && w.seqOf(ls, m) {
 			w.violate(segmentJump, m.round, "a number was left out")
 		}
@@ -452,9 +459,15 @@ func (w *world) apply(ls *laneState, m *message) {
 		w.violate(twoEffects, m.round, "one intent had two effects")
 	case w.lanes[m.lane].absent[m.intent] > k:
 		w.violate(absenceDisproved, m.round, "what was settled as not done happened after that")
-	case m.intent > 0 && ls.effects[m.intent-1] == 0 && k > w.lanes[m.lane].reconciled:
+	case ls.gap(m.intent) && k > w.lanes[m.lane].reconciled:
 		w.violate(segmentJump, m.round, "a later segment took effect without the one before it")
 	}
+}
+
+// gap reports whether the intent before has not been done.
+func (ls *laneState) gap(intent int16) bool {
+	before, is := prior(intent)
+	return is && ls.effects[before] == 0
 }
 
 // seqOf reports whether a write that was accepted leaves out a number of its tenure: no
@@ -476,7 +489,7 @@ func (w *world) agree(ls *laneState, m *message) {
 }
 
 // excused: of a resource that was restored and nobody said so, only the fence counts.
-func (w *world) excused(lane uint8) bool { return w.lanes[lane].undeclared }
+func (w *world) excused(lane uint8) bool { return w.lanes[lane].undeclared || w.lanes[lane].spoiled }
 
 // refuse answers without an effect.
 func (w *world) refuse(m *message, v lastword.Verdict, why string) {

@@ -13,8 +13,10 @@ const (
 	planned    = 48 // rounds
 	calmRounds = 3  // of one resource, at most
 	maxRounds  = planned + calmRounds*lanes
-	maxIntents = 160 // of one resource
-	maxFaults  = 3   // of one round
+	maxIntents = 240 // of one resource
+	shared     = 80  // of them are one row of work, the next ones are single rounds' own
+	ownWrites  = 3
+	maxFaults  = 3 // of one round
 	ownerNames = 4
 	processes  = 2
 	junk       = maxIntents - 1 // what mistaken owners do is no part of the work
@@ -40,6 +42,7 @@ type plannedRound struct {
 	maxHold    bool  // holds for 1.5 TTL at the longest
 	stop       bool  // is told to stop while it works
 	together   bool  // acquires together with the one before
+	own        bool  // works on intents of its own
 	submit     bool  // settles an unknown outcome by submitting again
 	forged     uint8 // class of the forged message that comes with it, 0 for none
 	gap        int64 // between the grant before and its acquire
@@ -126,6 +129,7 @@ func drawRound(s *stream, i int) plannedRound {
 		slow: s.chance(50), complete: s.chance(250), leave: s.chance(50), maxHold: s.chance(40),
 		stop: s.chance(30), together: s.chance(120), submit: s.chance(500), gap: s.between(0, 12*ms),
 	}
+	r.own = s.chance(400)
 	if r.maxHold {
 		r.slow, r.leave = true, false
 	}
@@ -212,7 +216,7 @@ func (p *plan) describe() (lines []string) {
 			is   bool
 			text string
 		}{
-			{r.slow, "works for longer than a TTL"}, {r.complete && !p.less[i], "completes"}, {r.leave, "leaves without a release"},
+			{r.own, "on work of its own"}, {r.slow, "works for longer than a TTL"}, {r.complete && !p.less[i], "completes"}, {r.leave, "leaves without a release"},
 			{r.maxHold, "holds 1.5 TTL at most"}, {r.stop, "is told to stop"}, {r.together, "acquires with the one before"},
 			{r.forged != 0 && !p.less[i], "a forged message comes with it"},
 		} {

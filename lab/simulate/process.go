@@ -174,7 +174,9 @@ func (w *world) crashed(p *proc) {
 // again begins a start anew.
 func (w *world) again(p *proc) {
 	p.step = 0
-	w.q.push(task{at: w.now + 5*ms, kind: doStart, who: int16(p.id), arg: p.life})
+	p.tries++
+	wait := 5*ms + int64(draw(w.plan.seed, uint64(p.id), uint64(p.tries), 41)>>8)%(20*ms) // or two that start at once would for ever
+	w.q.push(task{at: w.now + wait, kind: doStart, who: int16(p.id), arg: p.life})
 }
 
 func (w *world) running(p *proc, epoch uint32) {

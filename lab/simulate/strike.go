@@ -120,7 +120,7 @@ func (w *world) mistake(o *owner, m *message, f *fault) {
 	case otherRoot:
 		c.root = true
 	case otherContent:
-		if o.intent == 0 || !w.lanes[o.lane].done[o.intent-1] {
+		if before, is := prior(o.intent); !is || !w.lanes[o.lane].done[before] {
 			c.wrong, c.seq = numberAhead, c.seq+1
 			break
 		}
@@ -164,6 +164,7 @@ func (w *world) beforeStep(p *proc, m *message, f *fault) int64 {
 		return ms
 	case slowCommit:
 		w.effect(f)
+		w.disturbed(ttl / 2)
 		return 12*ms + int64(f.arg%uint64(78*ms))
 	default:
 		w.befall(&w.owners[m.round], f)
@@ -485,6 +486,7 @@ func (w *world) restorePlace(f *fault, declared bool) {
 		}
 		back.top, back.topFence = now.top, now.topFence
 		w.lanes[l].undeclared = w.lanes[l].undeclared || !declared
+		w.lanes[l].lost = w.lanes[l].lost || !declared
 		*now = *back
 	}
 	w.place.memory = [lanes]remembered{}
@@ -569,9 +571,7 @@ func (w *world) closeWindow() {
 // that was done twice, or out of turn.
 func (w *world) reconcile(ls *laneState) {
 	for i := range ls.effects {
-		if i > 0 && ls.effects[i-1] == 0 && ls.effects[i] > 0 || ls.effects[i] > 1 {
-			ls.effects[i] = min(ls.effects[i], 1)
-		}
+		ls.effects[i] = min(ls.effects[i], 1)
 	}
 }
 
