@@ -10,13 +10,9 @@ import (
 	"github.com/lastword/lastword/lab/history"
 )
 
-// calmReleases is how many hand-overs after a release the last phase has at least: a
-// hundredth of them may be slow.
-const calmReleases = 96
-
 // calmRounds is how many rounds each cell plays in the last phase: hand-overs after a
 // release, and one after a crash.
-func (o Options) calmRounds() int { return (calmReleases+o.Cells-1)/o.Cells + 1 }
+func (o Options) calmRounds() int { return (o.Handovers+o.Cells-1)/o.Cells + 1 }
 
 // calmPhase is the end of a run: nothing is wrong, so everything has to work, soon. A
 // hand-over is measured again, at most twice, if it was too slow and the machine itself

@@ -21,6 +21,9 @@ type Options struct {
 	Variant string
 	// Cells is how many pairs of workers play at a time; 0 is 24, 1 to 64.
 	Cells int
+	// Handovers is how many hand-overs after a release the last phase measures at least; 0
+	// is 96, of which one may be slow.
+	Handovers int
 	// Dir is where the run's own directory is made; "" is the one for temporary files.
 	Dir string
 	// Hand is the command that runs [Hand], Authority the one that serves an authority,
@@ -62,6 +65,9 @@ func (o Options) checked() (Options, error) {
 	if o.Cells == 0 {
 		o.Cells = min(defaultCells, max(1, o.Rounds/2))
 	}
+	if o.Handovers == 0 {
+		o.Handovers = 96
+	}
 	if o.Variant == "" {
 		o.Variant = "none"
 	}
@@ -75,6 +81,8 @@ func (o Options) checked() (Options, error) {
 		wrong = fmt.Sprintf("%d rounds: want 1 to %d", o.Rounds, MaxRounds)
 	case o.Cells < 0 || o.Cells > maxCells:
 		wrong = fmt.Sprintf("%d cells: want 1 to %d", o.Cells, maxCells)
+	case o.Handovers < 0:
+		wrong = fmt.Sprintf("%d hand-overs: want 1 or more", o.Handovers)
 	case len(o.Hand) == 0 || len(o.Authority) == 0:
 		wrong = "no command for a worker or for an authority"
 	case !known:
