@@ -53,6 +53,12 @@ func (p *play) main(ctx context.Context) error {
 	return nil
 }
 
+// fired counts the round's own fault: it has come.
+func (p *play) fired(names ...string) {
+	p.struck = true
+	p.run.tally.fired(names...)
+}
+
 // freeze stops the first worker at a point of its write (X1).
 func (p *play) freeze(ctx context.Context) error {
 	names := p.Main.names()
@@ -65,7 +71,7 @@ func (p *play) freeze(ctx context.Context) error {
 	if err != nil || !stopped {
 		return fmt.Errorf("%s should be stopped: %w", p.a.owner, err)
 	}
-	p.run.tally.fired(names...)
+	p.fired(names...)
 	asleep := history.Clock()
 	length := time.Duration(p.Main.Pause * float64(p.TTL))
 	if err := p.meanwhile(ctx, length); err != nil {
@@ -136,7 +142,7 @@ func (p *play) kill(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	p.run.tally.fired(names...)
+	p.fired(names...)
 	p.diedAt, p.a.gone = at.At, true
 	p.did(p.a.owner, "died")
 	if err := p.a.hand.close(); err != nil {
@@ -155,7 +161,7 @@ func (p *play) apart(ctx context.Context, d proxy.Direction) error {
 	names := p.Main.names()
 	block := p.a.hold.Block(d)
 	p.did(p.a.owner, "cut off")
-	p.run.tally.fired(names...)
+	p.fired(names...)
 	defer p.did(p.a.owner, "reachable")
 	defer block.Heal()
 	if _, err := p.write(ctx, p.a, order{}); err != nil { // it does not know yet
@@ -181,7 +187,7 @@ func (p *play) apart(ctx context.Context, d proxy.Direction) error {
 // unask cuts the resource off from the authority: it must refuse (X8).
 func (p *play) unask(ctx context.Context) error {
 	block := p.a.ask.Block(proxy.Both)
-	p.run.tally.fired(p.Main.names()...)
+	p.fired(p.Main.names()...)
 	a, err := p.write(ctx, p.a, order{})
 	block.Heal()
 	if err != nil {
@@ -204,7 +210,7 @@ func (p *play) lateWrite(ctx context.Context) error {
 	if err != nil || answered != nil && at.Point == "" {
 		return err
 	}
-	p.run.tally.fired(names...)
+	p.fired(names...)
 	block := p.a.hold.Block(proxy.Both)
 	p.did(p.a.owner, "cut off")
 	err = p.awaitB(ctx)
@@ -243,7 +249,7 @@ func (p *play) duringAnswerLoss(ctx context.Context, do func() <-chan said) (<-c
 		return nil, context.Cause(ctx)
 	}
 	p.a.hold.Cut()
-	p.run.tally.fired(p.Main.names()...)
+	p.fired(p.Main.names()...)
 	return answer, nil
 }
 
@@ -331,7 +337,7 @@ func (p *play) loseCommit(ctx context.Context, at point) error {
 	if err != nil || answered != nil && reached.Point == "" {
 		return err
 	}
-	p.run.tally.fired(p.Main.names()...)
+	p.fired(p.Main.names()...)
 	if answered == nil {
 		a, err := p.a.hand.hear(ctx, writing)
 		if err != nil {
@@ -348,7 +354,7 @@ func (p *play) loseCommit(ctx context.Context, at point) error {
 // duplicate sends everything more than once (X10).
 func (p *play) duplicate(ctx context.Context) error {
 	names := p.Main.names()
-	p.run.tally.fired(names...)
+	p.fired(names...)
 	repeated := 0
 	for range 1 + p.random.IntN(3) {
 		a, err := p.a.hand.ask(ctx, order{Do: "again"})
@@ -384,7 +390,7 @@ func (p *play) jump(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.run.tally.fired(names...)
+	p.fired(names...)
 	refused := 0
 	for _, seq := range []uint64{last.Seq + 2, last.Seq + 7, max(last.Seq, 1)} {
 		a, err := p.write(ctx, p.a, order{Raw: true, Seq: seq})
@@ -409,7 +415,7 @@ func (p *play) revoke(ctx context.Context) error {
 	call := p.diary.begin(refCall(opRevoke, ref))
 	err := p.run.keeper.client.Revoke(ctx, p.resource, ref.Fence, keeperName, "planned")
 	p.diary.end(call, err)
-	p.run.tally.fired(names...)
+	p.fired(names...)
 	a, wrote := p.write(ctx, p.a, order{Raw: true})
 	if wrote != nil {
 		return wrote

@@ -18,8 +18,8 @@ type play struct {
 	aN     int
 	random *rand.Rand
 	began  time.Duration
-	turns  int // of the authority, when it began
 	writes int
+	struck bool // its own fault has come
 
 	aGrant, bGrant string
 	aFence         uint64
@@ -39,7 +39,7 @@ func (c *cell) playRound(ctx context.Context, r round) (err error) {
 		}
 	}
 	c.inEra++
-	p := &play{cell: c, round: r, a: c.sides[0], b: c.sides[1], random: rand.New(rand.NewPCG(r.Seed, 1)), began: history.Clock(), turns: c.run.turnsNow()}
+	p := &play{cell: c, round: r, a: c.sides[0], b: c.sides[1], random: rand.New(rand.NewPCG(r.Seed, 1)), began: history.Clock()}
 	if r.Swap {
 		p.a, p.b, p.aN = c.sides[1], c.sides[0], 1
 	}
@@ -185,7 +185,7 @@ func (p *play) awaitQueued(ctx context.Context) {
 
 // measure notes how long the resource was nobody's, where nothing else was wrong.
 func (p *play) measure() {
-	if !p.queued || p.bHas.Code != "OK" || len(p.Weather) > 0 || p.turns != p.run.turnsNow() || p.turns%2 != 0 {
+	if !p.queued || p.bHas.Code != "OK" || len(p.Weather) > 0 || !p.run.quiet(p.began) {
 		return
 	}
 	switch {

@@ -34,7 +34,6 @@ type run struct {
 	mu        sync.Mutex
 	done      int
 	went      chan struct{} // closed and made anew when a round is over
-	turns     int
 	turned    []turnedTo
 	probes    int
 	lent      [8]lentGrant
@@ -47,7 +46,7 @@ type run struct {
 	timelines []report.Timeline
 	shown     map[string]bool
 	probed    []Call
-	series    []series // of the calm phase; the last one counts
+	series    []series // of the calm phase
 }
 
 // turnedTo is a fault of the authority as it was.
@@ -342,17 +341,17 @@ func (r *run) nextProbe() int {
 	return r.probes
 }
 
-func (r *run) turning(n int) {
+// quiet reports whether nothing was done to the authority since a moment that makes
+// calls wait.
+func (r *run) quiet(from time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.turns += n
-}
-
-// turnsNow is odd while something is done to the authority.
-func (r *run) turnsNow() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.turns
+	for _, t := range r.turned {
+		if t.ended >= from && t.kind != bumpPolicy && t.kind != rotateKey {
+			return false
+		}
+	}
+	return true
 }
 
 func (r *run) count(name string, n int) {

@@ -34,7 +34,7 @@ func TestRealRounds(t *testing.T) {
 	for _, g := range r.Gates {
 		switch {
 		case g.Holds:
-		case busy && g.Name == "handover_p99_ms":
+		case busy && (g.Name == "handover_p99_ms" || g.Name == "handover_crash_p99_ms"):
 			t.Logf("%s: %s, want %s: not held against a machine that is itself %d µs late", g.Name, g.Got, g.Want, r.More["machine_lag_p99_us"])
 		case testing.Short() && slices.Contains([]string{"handover_p99_ms", "handover_crash_p99_ms", "fault_coverage"}, g.Name):
 			t.Logf("%s: %s, want %s: the race detector is in the way", g.Name, g.Got, g.Want)

@@ -37,7 +37,7 @@ var titles = []struct {
 
 // keepTimeline keeps a round to be shown, if there is none of its kind yet.
 func (r *run) keepTimeline(p *play) {
-	if len(p.Weather) > 0 || p.turns != r.turnsNow() || p.turns%2 != 0 {
+	if len(p.Weather) > 0 || !p.struck || !r.quiet(p.began) {
 		return
 	}
 	for _, t := range titles {

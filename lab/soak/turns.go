@@ -32,8 +32,6 @@ func lateness(seed uint64, ttl time.Duration) func() time.Duration {
 
 // turn does something to the authority, while the rounds go on.
 func (r *run) turn(ctx context.Context, t turn) (err error) {
-	r.turning(1)
-	defer r.turning(1)
 	name := string(t.Kind)
 	r.mu.Lock()
 	r.turned = append(r.turned, turnedTo{t.Kind, history.Clock(), math.MaxInt64})
