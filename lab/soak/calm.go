@@ -15,7 +15,7 @@ import (
 func (o Options) calmRounds() int { return (o.Handovers+o.Cells-1)/o.Cells + 1 }
 
 // calmPhase is the end of a run: nothing is wrong, so everything has to work, soon. A
-// hand-over is measured again, at most twice, if it was too slow and the machine itself
+// hand-over is measured again, at most four times, if it was too slow and the machine itself
 // was late meanwhile: what else it does is not what is measured.
 func (r *run) calmPhase(ctx context.Context) error {
 	r.mu.Lock()
@@ -46,7 +46,7 @@ func (r *run) calmPhase(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-const calmTries = 3
+const calmTries = 5
 
 // calmSeries plays one cell after the other: what is measured is the hand-over, not the
 // machine.
