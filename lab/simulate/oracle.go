@@ -210,6 +210,7 @@ func (w *world) granted(g *ghost, l *core.Lease, m *message, was *core.Record) {
 		w.lanes[m.lane].wasHit = true
 	}
 	g.since = since{true, w.now}
+	w.wakeSleepers(m.lane)
 	if w.stopped || w.overlap {
 		return
 	}

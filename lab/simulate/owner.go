@@ -30,19 +30,20 @@ const (
 // owner is one round's worker: one attempt, one tenure.
 type owner struct {
 	plannedRound
-	round   int16
-	calm    bool
-	name    string
-	request string
-	phase   phase
-	stage   stage
-	clock   clock
-	until   int64 // it is stopped until then
-	dead    bool  // it was killed
-	wakes   uint32
-	wakeAt  int64
-	sends   uint16 // messages so far
-	hit     bool   // something befell it: its hand-over is no measure
+	round     int16
+	calm      bool
+	name      string
+	request   string
+	phase     phase
+	stage     stage
+	clock     clock
+	until     int64 // it is stopped until then
+	wakesWith bool  // it goes on when somebody else is granted, if that is earlier
+	dead      bool  // it was killed
+	wakes     uint32
+	wakeAt    int64
+	sends     uint16 // messages so far
+	hit       bool   // something befell it: its hand-over is no measure
 
 	// Of the attempt.
 	asking   core.Asking

@@ -34,7 +34,8 @@ type run struct {
 type example struct{ world, round int }
 
 // Run runs the rounds. A violation is no error: it is in the report. The error is
-// INVALID for options that name nothing, or ctx's.
+// INVALID for options that name nothing, or ctx's; with ctx's there is a report of the
+// worlds that came to their end.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Elapsed == nil {
 		start := time.Now()
@@ -201,6 +202,11 @@ func (r *run) finish() {
 	if r.o.Replay == "" {
 		for _, e := range r.examples {
 			r.report.Timelines = append(r.report.Timelines, r.timeline(e))
+		}
+	}
+	for _, w := range []*world{r.w, r.second} { // calls that are under way end here
+		if w != nil && w.gate != nil {
+			w.gate.crash(w)
 		}
 	}
 }

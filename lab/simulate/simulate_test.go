@@ -239,8 +239,19 @@ func TestOptionsThatNameNothing(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := simulate.Run(ctx, simulate.Options{Rounds: 100, Unsigned: true}); !errors.Is(err, context.Canceled) {
-		t.Errorf("after the end of the context: %v", err)
+	if r, err := simulate.Run(ctx, simulate.Options{Rounds: 100, Unsigned: true}); !errors.Is(err, context.Canceled) || r == nil || r.Counters.Rounds != 0 {
+		t.Errorf("after the end of the context: %v, %v", r, err)
+	}
+}
+
+// Calls that wait at the gate when a run ends are not left behind.
+func TestNothingIsLeftBehind(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for seed := range uint64(3) {
+		run(t, simulate.Options{Rounds: 48, Seed: seed})
+	}
+	if after := runtime.NumGoroutine(); after > before {
+		t.Errorf("%d goroutines, %d before", after, before)
 	}
 }
 

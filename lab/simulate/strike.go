@@ -27,6 +27,9 @@ func (w *world) underway(o *owner, m *message, f *fault, base int64) int64 {
 		return -1
 	case lateMessage:
 		m.fault = f
+		if f.arg>>60&1 == 1 { // most that is late is not late by much
+			return base + int64(f.arg%uint64(ttl/6))
+		}
 		return base + int64(f.arg%uint64(3*ttl))
 	case twiceMessage:
 		for i := range 1 + f.arg>>40%3 {
@@ -64,6 +67,8 @@ func (w *world) underway(o *owner, m *message, f *fault, base int64) int64 {
 		return base
 	case stopResource:
 		return base + w.stopPlace(f)
+	case restoreUndeclared: // a copy of the write comes when it has been forgotten
+		w.later(w.copy(m), w.now+w.soon(f)+int64(f.arg>>40%uint64(ttl/2)))
 	default:
 	}
 	w.befall(o, f)
@@ -80,7 +85,9 @@ func (w *world) stop(o *owner, f *fault) int64 {
 	if f.arg%4 == 3 && f.arg>>8&3 != 0 {
 		d = ttl + ttl/4
 	}
+	d += int64(f.arg >> 16 % uint64(ttl/4))
 	o.until = w.now + d
+	o.wakesWith = f.arg>>32&1 == 0
 	if f.kind == stopMachine {
 		o.clock.set(w.now, o.clock.ppm, true)
 		o.timeless = true
@@ -90,6 +97,20 @@ func (w *world) stop(o *owner, f *fault) int64 {
 	w.q.push(task{at: o.until, kind: doWake, who: o.round})
 	w.effect(f)
 	return o.until
+}
+
+// wakeSleepers lets owners go on that sleep until somebody else is granted: the moment
+// at which an old holder and a new one meet.
+func (w *world) wakeSleepers(lane uint8) {
+	for i := range w.owners[:w.ownersUsed] {
+		o := &w.owners[i]
+		if o.lane != lane || !o.wakesWith || o.until <= w.now || o.phase != holding {
+			continue
+		}
+		o.wakesWith = false
+		o.until = w.now + int64(draw(w.plan.seed, uint64(o.round), 51, 0)>>8)%(3*ms)
+		w.q.push(task{at: o.until, kind: doWake, who: o.round})
+	}
 }
 
 // kill ends an owner at once. What it had sent is under way.
@@ -453,8 +474,11 @@ func (w *world) restoreStore(f *fault) {
 
 // laterFault has a fault strike once more, some while after it has struck.
 func (w *world) laterFault(f *fault) {
-	w.q.push(task{at: w.now + 20*ms + int64(f.arg>>20%uint64(ttl)), kind: doOperator, who: f.round, arg: 100 + uint32(f.kind)})
+	w.q.push(task{at: w.now + w.soon(f), kind: doOperator, who: f.round, arg: 100 + uint32(f.kind)})
 }
+
+// soon is how long after its first strike a fault strikes again.
+func (w *world) soon(f *fault) int64 { return 20*ms + int64(f.arg>>20%uint64(ttl)) }
 
 // restorePlace puts the resource's backup back.
 func (w *world) restorePlace(f *fault, declared bool) {
@@ -557,7 +581,7 @@ func (w *world) closeWindow() {
 		ln.low, ln.undeclared, ln.reconciled = 0, false, len(w.ghost[l].issues)
 		for i := range ln.done {
 			ln.done[i] = ls.effects[i] == 1
-			ln.touched[i], ln.absent[i] = false, 0
+			ln.absent[i] = 0 // what was begun since may still come, and is asked for
 		}
 		w.reconcile(ls)
 	}

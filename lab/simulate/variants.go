@@ -7,6 +7,10 @@ var elsewhere = map[string]string{
 	// Owners here share one row of work: the second holder of a number goes on where
 	// the first one stopped, so what meets is the number itself.
 	"rollback-issuer": numberIssuedTwice,
+	// And each numbers its writes from 1: who comes second under a number that was
+	// rounded is told that its first write is out of turn, long before anything is
+	// overwritten.
+	"number-as-float": numberOutOfTurn,
 }
 
 // ShowsAs is the violation by which a variant is found here.
