@@ -2,7 +2,6 @@ package lab
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,10 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/client"
+	"github.com/lastword/lastword/lab/history"
 	"github.com/lastword/lastword/rpc"
 )
 
@@ -273,98 +271,24 @@ func mustAcquire(t testing.TB, a client.Authority, r lastword.AcquireRequest) la
 
 func wantCode(t testing.TB, what string, err error, want lastword.Code) {
 	t.Helper()
-	if got := codeOf(err); got != want {
+	if got := history.CodeOf(err); got != want {
 		t.Errorf("%s: got %v, want %s", what, err, want)
-	}
-}
-
-// codeOf is the code of an error, "" for none.
-func codeOf(err error) lastword.Code {
-	var e *lastword.Error
-	switch {
-	case err == nil:
-		return ""
-	case errors.As(err, &e):
-		return e.Code
-	}
-	return lastword.Code("not an error of ours: " + err.Error())
-}
-
-// clock is one clock for all processes of the machine.
-func clock() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic(err)
-	}
-	return time.Duration(ts.Nano())
-}
-
-// recorder writes down what a client asks and hears.
-type recorder struct {
-	client.Authority
-	note func(fact)
-}
-
-func (r recorder) Acquire(ctx context.Context, q lastword.AcquireRequest) (lastword.Tenure, error) {
-	sent := clock()
-	t, err := r.Authority.Acquire(ctx, q)
-	f := told("acquire", t, err, sent)
-	f.Resource, f.Owner, f.RequestID, f.TTL = q.Resource, q.Owner, q.RequestID, q.TTL
-	r.note(f)
-	return t, err
-}
-
-func (r recorder) Renew(ctx context.Context, ref lastword.TenureRef) (lastword.Tenure, error) {
-	sent := clock()
-	t, err := r.Authority.Renew(ctx, ref)
-	t.TenureRef = ref
-	r.note(told("renew", t, err, sent))
-	return t, err
-}
-
-func (r recorder) Release(ctx context.Context, ref lastword.TenureRef) error {
-	sent := clock()
-	err := r.Authority.Release(ctx, ref)
-	r.note(told("release", lastword.Tenure{TenureRef: ref}, err, sent))
-	return err
-}
-
-func (r recorder) Complete(ctx context.Context, ref lastword.TenureRef, result []byte) error {
-	sent := clock()
-	err := r.Authority.Complete(ctx, ref, result)
-	f := told("complete", lastword.Tenure{TenureRef: ref}, err, sent)
-	f.Result = result
-	r.note(f)
-	return err
-}
-
-func (r recorder) Cancel(ctx context.Context, resource lastword.Resource, owner, id string) error {
-	sent := clock()
-	err := r.Authority.Cancel(ctx, resource, owner, id)
-	r.note(told("cancel", lastword.Tenure{TenureRef: lastword.TenureRef{Resource: resource, Owner: owner, RequestID: id}}, err, sent))
-	return err
-}
-
-func told(op string, t lastword.Tenure, err error, sent time.Duration) fact {
-	return fact{
-		Op: op, Resource: t.Resource, Owner: t.Owner, RequestID: t.RequestID, LeaseID: t.LeaseID, Fence: t.Fence,
-		TTL: t.TTL, Remaining: t.Remaining, Repeated: t.Repeated, Code: codeOf(err), Sent: sent, Heard: clock(),
 	}
 }
 
 // book collects facts of many.
 type book struct {
 	mu    sync.Mutex
-	facts []fact
+	facts []history.Fact
 }
 
-func (b *book) note(f fact) {
+func (b *book) note(f history.Fact) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.facts = append(b.facts, f)
 }
 
-func (b *book) all() []fact {
+func (b *book) all() []history.Fact {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.facts
@@ -385,7 +309,7 @@ func measureDrag(t testing.TB) *drag {
 	go func() {
 		defer close(stopped)
 		for {
-			began := clock()
+			began := history.Clock()
 			select {
 			case <-stop:
 				return
@@ -397,7 +321,7 @@ func measureDrag(t testing.TB) *drag {
 			if err := f.Sync(); err != nil {
 				panic(err)
 			}
-			if over := clock() - began - pause - usual; over > 0 {
+			if over := history.Clock() - began - pause - usual; over > 0 {
 				d.total.Add(int64(over))
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/lab/history"
 	"github.com/lastword/lastword/store/sqlstore"
 )
 
@@ -110,7 +110,7 @@ func TestAuthorityKilledBetweenAnyTwoStepsLosesNothing(t *testing.T) { // R1, R2
 	}
 	seen := &book{}
 	crew := newCrew(t, k.config.Addr, seed, seen)
-	began := clock()
+	began := history.Clock()
 	points := killPoints()
 	if testing.Short() {
 		k.random.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
@@ -122,7 +122,7 @@ func TestAuthorityKilledBetweenAnyTwoStepsLosesNothing(t *testing.T) { // R1, R2
 			k.anywhere()
 		}
 	}
-	t.Logf("%d kills in %v", kills, clock()-began)
+	t.Logf("%d kills in %v", kills, history.Clock()-began)
 	a, _ := serve(t, k.config)
 	time.Sleep(time.Second) // of undisturbed work
 	crew.finish()
@@ -148,15 +148,15 @@ func end(t testing.TB, a *kid) {
 }
 
 // verifyAll looks through a history and the store that it left.
-func verifyAll(t testing.TB, dir string, history []fact) {
+func verifyAll(t testing.TB, dir string, facts []history.Fact) {
 	t.Helper()
 	s, err := sqlstore.Open(t.Context(), authorityPath(dir), sqlstore.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	wrong := verify(history)
-	inStore, err := verifyStore(t.Context(), history, s)
+	wrong := history.Verify(facts)
+	inStore, err := history.VerifyStore(t.Context(), facts, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,14 +168,14 @@ func verifyAll(t testing.TB, dir string, history []fact) {
 		t.Error(w)
 	}
 	counts := map[string]int{}
-	for _, f := range history {
+	for _, f := range facts {
 		answered := f.Op + " " + string(f.Code)
-		if f.accepted() && f.Repeated {
+		if f.Accepted() && f.Repeated {
 			answered += "again"
 		}
 		counts[answered]++
 	}
-	t.Logf("%d calls: %v", len(history), counts)
+	t.Logf("%d calls: %v", len(facts), counts)
 	for _, op := range []string{"acquire ", "acquire again", "renew ", "release ", "complete "} {
 		if counts[op] == 0 {
 			t.Errorf("no accepted %q: the history proves nothing", op)
@@ -209,7 +209,7 @@ func newCrew(t testing.TB, addr string, seed uint64, seen *book) *crew {
 	}
 	var ctx context.Context
 	ctx, c.stop = context.WithCancel(t.Context())
-	a := recorder{dial(t, addr), seen.note}
+	a := history.Recorder{Authority: dial(t, addr), Note: seen.note}
 	c.readers.Go(func() {
 		for n := 0; ctx.Err() == nil; n++ {
 			ttl := steadyTTL + time.Second + time.Duration(n)*time.Millisecond
@@ -226,7 +226,7 @@ func (c *crew) take(line string, seen *book) {
 	defer c.mu.Unlock()
 	switch kind {
 	case "fact":
-		var f fact
+		var f history.Fact
 		if err := json.Unmarshal([]byte(rest), &f); err != nil {
 			c.t.Errorf("%q: %v", line, err)
 		}
@@ -284,40 +284,5 @@ func TestTheVeryFirstStartKilledAtEachStepCanBeRepeated(t *testing.T) { // R10
 			t.Errorf("%s: the first fence is %s", p.kind(), tenure.Fence.Text())
 		}
 		end(t, b)
-	}
-}
-
-func TestTheVerifierFindsWhatMustNotBe(t *testing.T) {
-	t.Parallel()
-	const ms = time.Millisecond
-	grant := func(owner string, fence lastword.Token, sent, heard time.Duration) fact {
-		return fact{
-			Op: "acquire", Resource: "doc", Owner: owner, RequestID: "1", LeaseID: "lease-" + owner, Fence: fence,
-			TTL: 100 * ms, Remaining: 100 * ms, Sent: sent, Heard: heard,
-		}
-	}
-	as := func(f fact, change func(*fact)) fact { change(&f); return f }
-	a := grant("a", 1, 0, 1*ms)
-	for _, c := range []struct {
-		name    string
-		history []fact
-		want    string // "" is nothing
-	}{
-		{"one after the other", []fact{a, grant("b", 2, 99*ms, 101*ms)}, ""},
-		{"released before", []fact{a, {Op: "release", Resource: "doc", Owner: "a", RequestID: "1", Sent: 2 * ms, Heard: 3 * ms}, grant("b", 2, 3*ms, 4*ms)}, ""},
-		{"an open release before", []fact{a, {Op: "release", Resource: "doc", Owner: "a", RequestID: "1", Code: "UNKNOWN", Sent: 2 * ms, Heard: 3 * ms}, grant("b", 2, 3*ms, 4*ms)}, ""},
-		{"a release after", []fact{a, grant("b", 2, 3*ms, 4*ms), {Op: "release", Resource: "doc", Owner: "a", RequestID: "1", Sent: 5 * ms, Heard: 6 * ms}}, "granted inside"},
-		{"inside", []fact{a, grant("b", 2, 3*ms, 99*ms)}, "granted inside"},
-		{"inside a renewal", []fact{a, as(a, func(f *fact) { f.Op, f.Sent, f.Heard = "renew", 50*ms, 51*ms }), grant("b", 2, 100*ms, 149*ms)}, "granted inside"},
-		{"a fence twice", []fact{a, grant("b", 1, 200*ms, 201*ms)}, "one name"},
-		{"a request id twice", []fact{a, as(a, func(f *fact) { f.Fence, f.LeaseID, f.Sent, f.Heard = 2, "other", 200*ms, 201*ms })}, "one name"},
-		{"a lease with two fences", []fact{a, as(a, func(f *fact) { f.Fence, f.RequestID, f.Sent, f.Heard = 2, "2", 200*ms, 201*ms })}, "one name"},
-		{"a fence that goes down", []fact{grant("a", 2, 0, 1*ms), grant("b", 1, 200*ms, 201*ms)}, "went down"},
-		{"a renewal after the next grant", []fact{a, grant("b", 2, 100*ms, 101*ms), as(a, func(f *fact) { f.Op, f.Sent, f.Heard = "renew", 150*ms, 151*ms })}, "went down"},
-	} {
-		wrong := strings.Join(verify(c.history), "\n")
-		if c.want == "" && wrong != "" || !strings.Contains(wrong, c.want) {
-			t.Errorf("%s: got %q, want %q", c.name, wrong, c.want)
-		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/authority"
 	"github.com/lastword/lastword/client"
+	"github.com/lastword/lastword/lab/history"
+	"github.com/lastword/lastword/lab/proxy"
 	"github.com/lastword/lastword/rpc"
 	"github.com/lastword/lastword/server"
 )
@@ -23,18 +25,18 @@ const lateTTL = 3 * time.Second
 
 // behind puts a proxy in front of an authority, with a connection through it that
 // is open already.
-func behind(t testing.TB, addr string) (*proxy, *rpc.Client) {
+func behind(t testing.TB, addr string) (*proxy.Proxy, *rpc.Client) {
 	t.Helper()
-	p, err := newProxy(addr)
+	p, err := proxy.New(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := p.close(); err != nil {
+		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	through := dial(t, p.addr())
+	through := dial(t, p.Addr())
 	if _, err := through.Status(t.Context(), lastword.StatusQuery{Resource: "warm/up"}); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +64,7 @@ func TestKF02aRepeatedAcquireGivesTheGrantWhoseReplyWasLate(t *testing.T) {
 	addr := servedAt(t)
 	p, late := behind(t, addr)
 	direct := dial(t, addr)
-	release := p.delay()
+	release := p.Delay()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	q := wanted("jobs/nightly", "a", "R1", 10*time.Second, 0)
@@ -71,7 +73,7 @@ func TestKF02aRepeatedAcquireGivesTheGrantWhoseReplyWasLate(t *testing.T) {
 	before := untilHeld(t, direct, q.Resource)
 
 	time.Sleep(2 * time.Second) // as the case says
-	again := mustAcquire(t, dial(t, p.addr()), q)
+	again := mustAcquire(t, dial(t, p.Addr()), q)
 	if again.Fence != before.Holder.Fence || !again.Repeated || again.GrantDigest != before.Digest {
 		t.Errorf("the repetition gave %+v, the authority had %+v", again, before)
 	}
@@ -107,7 +109,7 @@ func TestKF02bCancelOfALateAcquireLetsTheNextOneIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	release := p.delay()
+	release := p.Delay()
 	defer release()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -121,7 +123,7 @@ func TestKF02bCancelOfALateAcquireLetsTheNextOneIn(t *testing.T) {
 		t.Errorf("B has fence %s, want the second", b.Fence.Text())
 	}
 	_, err = direct.Acquire(t.Context(), wanted("jobs/nightly", "a", "R1", 30*time.Second, 0))
-	if c := codeOf(err); c != lastword.CodeCanceled && c != lastword.CodeTenureEnded {
+	if c := history.CodeOf(err); c != lastword.CodeCanceled && c != lastword.CodeTenureEnded {
 		t.Errorf("the cancelled request id gives %v", err)
 	}
 	if err := a.Close(); err != nil {
@@ -132,26 +134,26 @@ func TestKF02bCancelOfALateAcquireLetsTheNextOneIn(t *testing.T) {
 func TestKF02cKilledAcquirerLapsesAtTheEndOfTheTTL(t *testing.T) {
 	t.Parallel()
 	addr := servedAt(t)
-	p, err := newProxy(addr)
+	p, err := proxy.New(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.close() })
+	t.Cleanup(func() { _ = p.Close() })
 	direct := dial(t, addr)
 	a := worker(t, "A")
 	// An acquire of something else opens the connection.
-	tell(t, a, order{Do: "acquire", Authority: p.addr(), Resource: "warm/up", Owner: "a", Operation: "0", TTL: time.Second})
-	defer p.delay()()
+	tell(t, a, order{Do: "acquire", Authority: p.Addr(), Resource: "warm/up", Owner: "a", Operation: "0", TTL: time.Second})
+	defer p.Delay()()
 	slow := measureDrag(t)
-	sent := clock()
+	sent := history.Clock()
 	if err := a.tell(order{Do: "acquire", Resource: "jobs/nightly", Owner: "a", Operation: "R1", TTL: lateTTL}); err != nil {
 		t.Fatal(err)
 	}
 	st := untilHeld(t, direct, "jobs/nightly")
-	applied := clock()
+	applied := history.Clock()
 	killNow(t, a)
 	b := mustAcquire(t, direct, wanted("jobs/nightly", "b", "1", time.Second, 2*lateTTL))
-	heard := clock()
+	heard := history.Clock()
 	if b.Fence != st.Holder.Fence+1 {
 		t.Errorf("B has fence %d after %d", b.Fence, st.Holder.Fence)
 	}
@@ -170,7 +172,7 @@ func TestKF02dLateGrantIsDropped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		release := p.delay()
+		release := p.Delay()
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		ran := false
@@ -192,7 +194,7 @@ func TestKF02dLateGrantIsDropped(t *testing.T) {
 		if ran || renewals.Load() != 0 {
 			t.Errorf("the late grant had an effect: ran %v, renewals %d", ran, renewals.Load())
 		}
-		if err := errors.Join(a.Close(), late.Close(), p.close()); err != nil {
+		if err := errors.Join(a.Close(), late.Close(), p.Close()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -211,7 +213,7 @@ func noGoroutines(t testing.TB) {
 			t.Fatal(err)
 		}
 		for g := range strings.SplitSeq(b.String(), "\n\n") {
-			if strings.Contains(g, t.Name()) && (strings.Contains(g, "lastword/client") || strings.Contains(g, "lastword/lab.(*proxy)")) {
+			if strings.Contains(g, t.Name()) && (strings.Contains(g, "lastword/client") || strings.Contains(g, "lastword/lab/proxy.(*Proxy)")) {
 				left = append(left, g)
 			}
 		}
@@ -385,7 +387,7 @@ func TestKF02AcquireWhoseReplyIsCutOffGivesTheSameGrantAgain(t *testing.T) { // 
 	t.Parallel()
 	addr := servedAt(t)
 	p, through := behind(t, addr)
-	defer p.delay()()
+	defer p.Delay()()
 	q := wanted("jobs/nightly", "a", "R1", 10*time.Second, 0)
 	first := make(chan error, 1)
 	go func() {
@@ -393,9 +395,9 @@ func TestKF02AcquireWhoseReplyIsCutOffGivesTheSameGrantAgain(t *testing.T) { // 
 		first <- err
 	}()
 	applied := untilHeld(t, dial(t, addr), q.Resource)
-	p.cut()
+	p.Cut()
 	wantCode(t, "acquire whose reply was cut off", <-first, lastword.CodeUnknown)
-	if again := mustAcquire(t, dial(t, p.addr()), q); again.Fence != applied.Holder.Fence || again.GrantDigest != applied.Digest || !again.Repeated {
+	if again := mustAcquire(t, dial(t, p.Addr()), q); again.Fence != applied.Holder.Fence || again.GrantDigest != applied.Digest || !again.Repeated {
 		t.Errorf("the repetition gave %+v, the authority had %+v", again.TenureRef, applied.Holder)
 	}
 }
@@ -406,7 +408,7 @@ func TestKF10SilentLossEndsTrustByItselfAndForGood(t *testing.T) { // R25, R26; 
 	p, through := behind(t, addr)
 	const ttl = 2 * time.Second
 	seen := &book{}
-	a, err := client.New(recorder{through, seen.note}, client.Config{Owner: "a", CleanupTimeout: time.Second})
+	a, err := client.New(history.Recorder{Authority: through, Note: seen.note}, client.Config{Owner: "a", CleanupTimeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -415,23 +417,23 @@ func TestKF10SilentLossEndsTrustByItselfAndForGood(t *testing.T) { // R25, R26; 
 	if err != nil {
 		t.Fatal(err)
 	}
-	heal := p.lose()
-	lost := clock()
+	heal := p.Lose()
+	lost := history.Clock()
 	unknown := time.Duration(0)
 	for l.State() != lastword.HolderExpired {
 		if l.State() == lastword.HolderUnknown && unknown == 0 {
-			unknown = clock()
+			unknown = history.Clock()
 		}
-		if clock()-lost > 2*ttl {
+		if history.Clock()-lost > 2*ttl {
 			t.Fatalf("it is still %s", l.State())
 		}
 		time.Sleep(time.Millisecond)
 	}
-	ended := clock()
+	ended := history.Clock()
 	<-l.Context().Done()
 	var confirmed time.Duration // when the last call was sent that was answered
 	for _, f := range seen.all() {
-		if f.held() {
+		if f.Held() {
 			confirmed = max(confirmed, f.Sent)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/lastword/lastword/client"
 	"github.com/lastword/lastword/fence"
 	"github.com/lastword/lastword/fence/sqlfence"
+	"github.com/lastword/lastword/lab/history"
 	"github.com/lastword/lastword/rpc"
 )
 
@@ -66,12 +67,12 @@ func writerChild(c writerConfig) (err error) {
 	out := &lines{out: os.Stdout}
 	w := &writer{
 		lines: out, writerConfig: c, gate: gate, random: rand.New(rand.NewPCG(c.Seed, 0)),
-		authority: recorder{conn, func(f fact) { out.say("fact", f) }},
+		authority: history.Recorder{Authority: conn, Note: func(f history.Fact) { out.say("fact", f) }},
 	}
 	if w.client, err = client.New(w.authority, client.Config{Owner: c.Name, CleanupTimeout: cleanup}); err != nil {
 		return err
 	}
-	for end := clock() + c.For; clock() < end; w.rounds++ {
+	for end := history.Clock() + c.For; history.Clock() < end; w.rounds++ {
 		w.round()
 	}
 	if err := w.client.Close(); err != nil {
@@ -95,11 +96,11 @@ type writer struct {
 func (w *writer) call(name, op string, do func(context.Context) (lastword.Verdict, error)) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callDeadline)
 	defer cancel()
-	began := clock()
+	began := history.Clock()
 	verdict, err := do(ctx)
-	r := result{Call: name, Op: op, Code: string(verdict), Took: clock() - began}
+	r := result{Call: name, Op: op, Code: string(verdict), Took: history.Clock() - began}
 	if err != nil {
-		r.Code, r.Why = string(codeOf(err)), err.Error()
+		r.Code, r.Why = string(history.CodeOf(err)), err.Error()
 	}
 	w.say("result", r)
 	return err
@@ -184,7 +185,7 @@ func TestKF22EightProcessesBesideAReaderAndCheckpoints(t *testing.T) { // 12 s f
 		defer mu.Unlock()
 		switch kind {
 		case "fact":
-			var f fact
+			var f history.Fact
 			if err := json.Unmarshal([]byte(rest), &f); err != nil {
 				t.Error(err)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/lastword/lastword/fence"
 	"github.com/lastword/lastword/fence/sqlfence"
 	"github.com/lastword/lastword/grant"
+	"github.com/lastword/lastword/lab/history"
 	"github.com/lastword/lastword/rpc"
 )
 
@@ -229,7 +230,7 @@ func TestKF29RestartedWorkerWaitsForTheTTLAndItsOldWriteIsStale(t *testing.T) {
 	const ttl = 2 * time.Second
 	acquire := order{Do: "acquire", Authority: addr, Resource: "doc", Owner: "w1", Operation: "1", TTL: ttl}
 	old := worker(t, "w1")
-	sent := clock()
+	sent := history.Clock()
 	if got := tell(t, old, acquire); got.Fence.Counter() != 3 {
 		t.Fatalf("w1 has fence %s, want the third", got.Fence.Text())
 	}
@@ -242,7 +243,7 @@ func TestKF29RestartedWorkerWaitsForTheTTLAndItsOldWriteIsStale(t *testing.T) {
 	}
 	acquire.Wait = patience
 	got := tell(t, again, acquire)
-	if waited := clock() - sent; got.Fence != delayed.Fence+1 || waited < ttl {
+	if waited := history.Clock() - sent; got.Fence != delayed.Fence+1 || waited < ttl {
 		t.Errorf("w1 has fence %d after %d, after %v", got.Fence, delayed.Fence, waited)
 	}
 	fresh := mustAcquire(t, direct, wanted("doc", "w1", "w1-2", ttl, 0))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/client"
+	"github.com/lastword/lastword/lab/history"
 	"github.com/lastword/lastword/store"
 	"github.com/lastword/lastword/store/sqlstore"
 )
@@ -35,9 +36,9 @@ func TestKF36aRestartsNeverStartTheTTLAnew(t *testing.T) {
 	up, addr := serve(t, c)
 	slow := measureDrag(t)
 	a := worker(t, "A")
-	sent := clock()
+	sent := history.Clock()
 	first := tell(t, a, order{Do: "acquire", Authority: addr, Resource: "doc", Owner: "a", Operation: "1", TTL: restartTTL})
-	last := clock()
+	last := history.Clock()
 	killNow(t, a)
 
 	b, err := client.New(dial(t, addr), client.Config{Owner: "b"})
@@ -52,7 +53,7 @@ func TestKF36aRestartsNeverStartTheTTLAnew(t *testing.T) {
 	got := make(chan granted, 1)
 	go func() {
 		l, err := b.Acquire(t.Context(), "doc", client.AcquireOptions{TTL: restartTTL, Wait: patience})
-		got <- granted{l, err, clock()}
+		got <- granted{l, err, history.Clock()}
 	}()
 	var g granted
 	down, restarts := time.Duration(0), 0
@@ -66,10 +67,10 @@ func TestKF36aRestartsNeverStartTheTTLAnew(t *testing.T) {
 			t.Fatal("B was not granted over ten restarts")
 		}
 		restarts++
-		began := clock()
+		began := history.Clock()
 		up.kill(t)
 		up, _ = serve(t, c)
-		down += clock() - began
+		down += history.Clock() - began
 	}
 	if g.err != nil {
 		t.Fatal(g.err)
@@ -79,7 +80,7 @@ func TestKF36aRestartsNeverStartTheTTLAnew(t *testing.T) {
 	if g.at < sent+restartTTL || g.at > last+limit || g.lease.Fence() <= first.Fence || restarts == 0 {
 		t.Errorf("B has fence %d after %d, %v after A's last answer", g.lease.Fence(), first.Fence, g.at-last)
 	}
-	if err := b.Close(); err != nil && codeOf(err) != lastword.CodeUnknown {
+	if err := b.Close(); err != nil && history.CodeOf(err) != lastword.CodeUnknown {
 		t.Error(err)
 	}
 }
@@ -89,7 +90,7 @@ func TestKF36bLiveHolderSurvivesARestartOrIsRefused(t *testing.T) {
 	c := authorityConfig{Dir: t.TempDir(), Addr: steadyAddr(t)}
 	up, addr := serve(t, c)
 	seen := &book{}
-	a, b := recorder{dial(t, addr), seen.note}, recorder{dial(t, addr), seen.note}
+	a, b := history.Recorder{Authority: dial(t, addr), Note: seen.note}, history.Recorder{Authority: dial(t, addr), Note: seen.note}
 	tenure := mustAcquire(t, a, wanted("doc", "a", "1", restartTTL, 0))
 	stop := make(chan struct{})
 	var rival sync.WaitGroup
@@ -108,7 +109,7 @@ func TestKF36bLiveHolderSurvivesARestartOrIsRefused(t *testing.T) {
 	time.Sleep(500 * time.Millisecond)
 	up, _ = serve(t, c)
 	renewed, err := a.Renew(t.Context(), tenure.TenureRef)
-	switch codeOf(err) {
+	switch history.CodeOf(err) {
 	case "":
 		if renewed.Fence != tenure.Fence {
 			t.Errorf("renewed with fence %d after %d", renewed.Fence, tenure.Fence)
@@ -122,7 +123,7 @@ func TestKF36bLiveHolderSurvivesARestartOrIsRefused(t *testing.T) {
 	close(stop)
 	rival.Wait()
 	end(t, up)
-	for _, w := range verify(seen.all()) {
+	for _, w := range history.Verify(seen.all()) {
 		t.Error(w)
 	}
 }
@@ -176,7 +177,7 @@ func TestKF20StatusWhileTheAuthorityRestartsIsInRangeOrAnError(t *testing.T) {
 				switch {
 				case err != nil:
 					bad.Add(1)
-					if c := codeOf(err); c != lastword.CodeUnavailable {
+					if c := history.CodeOf(err); c != lastword.CodeUnavailable {
 						t.Errorf("status: %v", err)
 					}
 				case st.Remaining < 0 || st.Remaining > ttl || st.TTL != ttl || st.State != lastword.StateHeld || st.Holder.Fence != l.Fence():
@@ -221,17 +222,17 @@ func TestKF40aATryAfterACrashSucceedsInTime(t *testing.T) {
 	addr := servedAt(t)
 	const ttl, every = 2 * time.Second, 500 * time.Millisecond
 	a := worker(t, "A")
-	sent := clock()
+	sent := history.Clock()
 	first := tell(t, a, order{Do: "hold", Authority: addr, Resource: "doc", Owner: "a", Operation: "1", TTL: ttl})
 	slow := measureDrag(t)
-	last := clock()
+	last := history.Clock()
 	killNow(t, a)
 	for i := range 20 {
-		time.Sleep(max(0, last+time.Duration(i)*every+every/5-clock()))
-		asked := clock()
+		time.Sleep(max(0, last+time.Duration(i)*every+every/5-history.Clock()))
+		asked := history.Clock()
 		p := worker(t, fmt.Sprint("try-", i))
 		got := tell(t, p, order{Do: "acquire", Authority: addr, Resource: "doc", Owner: p.name, Operation: "1", TTL: ttl})
-		heard := clock()
+		heard := history.Clock()
 		if got.Code == string(lastword.CodeHeld) {
 			continue
 		}
@@ -334,7 +335,7 @@ func TestKF38FullDiskGrantsNothingByHalves(t *testing.T) {
 			var codes []lastword.Code
 			for range 3 {
 				_, err := direct.Acquire(t.Context(), q)
-				codes = append(codes, codeOf(err))
+				codes = append(codes, history.CodeOf(err))
 			}
 			t.Logf("on a full disk: %v", codes)
 			if slices.ContainsFunc(codes, func(c lastword.Code) bool { return c != lastword.CodeUnavailable && c != lastword.CodeUnknown }) {

@@ -16,6 +16,7 @@ import (
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/client"
 	"github.com/lastword/lastword/fence"
+	"github.com/lastword/lastword/lab/history"
 	wire "github.com/lastword/lastword/rpc/lastword/v1"
 )
 
@@ -45,16 +46,16 @@ func TestKF19TTLIsALowerBoundAndIsKeptWithinTheGranularity(t *testing.T) {
 			resource := fmt.Sprintf("kf19/%v/%d", ttl, n)
 			all.Go(func() {
 				time.Sleep(offset)
-				sent := clock()
+				sent := history.Clock()
 				a, err := c.Acquire(t.Context(), wanted(resource, "a", "1", ttl, 0))
-				heard := clock()
+				heard := history.Clock()
 				if err != nil || a.TTL != ttl {
 					t.Errorf("%s: granted %v (%v)", resource, a.TTL, err)
 					return
 				}
 				mark := slow.mark()
 				_, err = c.Acquire(t.Context(), wanted(resource, "b", "1", ttl, patience)) // A never renews
-				next := clock()
+				next := history.Clock()
 				if err != nil || next-sent < ttl || next-heard > ttl+slow.within(granularity+margin, mark) {
 					t.Errorf("%s: the next grant came %v after the one before (%v)", resource, next-sent, err)
 				}
@@ -86,7 +87,7 @@ func TestKF19RenewedAtAThirdNothingIsLostForTwentyPeriods(t *testing.T) {
 		t.Run(ttl.String(), func(t *testing.T) {
 			t.Parallel()
 			seen := &book{}
-			c, err := client.New(recorder{dial(t, addr), seen.note}, client.Config{Owner: "a"})
+			c, err := client.New(history.Recorder{Authority: dial(t, addr), Note: seen.note}, client.Config{Owner: "a"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,7 +105,7 @@ func TestKF19RenewedAtAThirdNothingIsLostForTwentyPeriods(t *testing.T) {
 			}
 			renewals := 0
 			for _, f := range seen.all() {
-				if f.Op == "renew" && f.accepted() && f.Fence == l.Fence() {
+				if f.Op == "renew" && f.Accepted() && f.Fence == l.Fence() {
 					renewals++
 				}
 			}
@@ -183,7 +184,7 @@ func TestKF08WallClocksOfHostsDecideNothing(t *testing.T) {
 				tries = 50
 			}
 			seen := &book{}
-			a, err := client.New(recorder{dial(t, addr), seen.note}, client.Config{Owner: "a"})
+			a, err := client.New(history.Recorder{Authority: dial(t, addr), Note: seen.note}, client.Config{Owner: "a"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -191,7 +192,7 @@ func TestKF08WallClocksOfHostsDecideNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := recorder{dial(t, addr), seen.note}
+			b := history.Recorder{Authority: dial(t, addr), Note: seen.note}
 			for i := range tries {
 				_, err := b.Acquire(t.Context(), wanted("doc", "b", fmt.Sprint(i), ttl, 0))
 				wantCode(t, "B while A's lease is live", err, lastword.CodeHeld)
@@ -208,7 +209,7 @@ func TestKF08WallClocksOfHostsDecideNothing(t *testing.T) {
 			if err := a.Close(); err != nil {
 				t.Error(err)
 			}
-			for _, w := range verify(seen.all()) {
+			for _, w := range history.Verify(seen.all()) {
 				t.Error(w)
 			}
 		})
@@ -221,12 +222,12 @@ func TestKF08OnlyTheGrantedTTLCounts(t *testing.T) {
 	c := dial(t, addr)
 	const ttl = 3 * time.Second
 	slow := measureDrag(t)
-	sent := clock()
+	sent := history.Clock()
 	a := mustAcquire(t, c, wanted("doc", "a", "1", ttl, 0)) // and no renewal
-	last := clock()
+	last := history.Clock()
 	for i := 0; ; i++ {
 		got, err := c.Acquire(t.Context(), wanted("doc", "b", fmt.Sprint(i), ttl/6, 0))
-		now := clock()
+		now := history.Clock()
 		if err == nil {
 			if now-sent < ttl || now-last > ttl+slow.within(margin, 0) || got.Fence != a.Fence+1 {
 				t.Errorf("B was granted fence %d, %v after A's last answer, ttl %v", got.Fence, now-last, ttl)

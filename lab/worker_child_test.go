@@ -15,6 +15,7 @@ import (
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/client"
+	"github.com/lastword/lastword/lab/history"
 	"github.com/lastword/lastword/rpc"
 )
 
@@ -70,7 +71,7 @@ func workerChild(c workerConfig) error {
 			lines: out, name: fmt.Sprintf("%s-%d", c.Name, i), finish: finish,
 			random: rand.New(rand.NewPCG(c.Seed, uint64(i))),
 		}
-		h.authority = recorder{conn, func(f fact) { out.say("fact", f) }}
+		h.authority = history.Recorder{Authority: conn, Note: func(f history.Fact) { out.say("fact", f) }}
 		if h.client, err = client.New(h.authority, client.Config{Owner: h.name, CleanupTimeout: time.Second}); err != nil {
 			return err
 		}

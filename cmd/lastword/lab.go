@@ -11,6 +11,7 @@ import (
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/lab"
+	"github.com/lastword/lastword/lab/soak"
 )
 
 func (a *app) labCommand() *cobra.Command {
@@ -18,7 +19,12 @@ func (a *app) labCommand() *cobra.Command {
 		Use: "agent", Short: "the inside of an experiment's processes", Args: want(), Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return lab.Agent(cmd.Context(), a.stdin, a.stdout) },
 	}
-	return group("lab", "experiments with real processes", a.takeoverCommand(), a.modelCommand(), a.operationsCommand(), agent)
+	hand := &cobra.Command{
+		Use: "hand", Short: "the inside of a worker of the soak", Args: want(), Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error { return soak.Hand(cmd.Context(), a.stdin, a.stdout) },
+	}
+	return group("lab", "experiments: rules, real processes, faults",
+		a.takeoverCommand(), a.modelCommand(), a.operationsCommand(), a.soakCommand(), a.reportCommand(), agent, hand)
 }
 
 const takeoverLong = `A acquires a lease and is stopped (SIGSTOP). B takes over at the deadline, writes and

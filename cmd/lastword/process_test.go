@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -42,11 +43,12 @@ func emptyScript(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// appearsScript waits for a file that another process makes.
+// appearsScript waits for a file that another process makes, by its name or a pattern.
 func appearsScript(ts *testscript.TestScript, _ bool, args []string) {
 	until(ts, args[0]+" is there", func() bool {
-		_, err := os.Stat(ts.MkAbs(args[0]))
-		return err == nil
+		found, err := filepath.Glob(ts.MkAbs(args[0]))
+		ts.Check(err)
+		return len(found) > 0
 	})
 }
 

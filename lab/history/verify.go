@@ -1,4 +1,4 @@
-package lab
+package history
 
 import (
 	"bytes"
@@ -15,11 +15,11 @@ import (
 	"github.com/lastword/lastword/store"
 )
 
-// fact is one call at an authority, as its caller saw it. Sent and Heard are
+// Fact is one call at an authority, as its caller saw it. Sent and Heard are
 // readings of one clock that never goes back and that all processes of the machine
 // share: just before the call and just after it.
-type fact struct {
-	Op        string            `json:"op"` // acquire, renew, release, complete, cancel
+type Fact struct {
+	Op        string            `json:"op"` // acquire, renew, release, complete, cancel, revoke
 	Resource  lastword.Resource `json:"resource"`
 	Owner     string            `json:"owner"`
 	RequestID string            `json:"request_id"`
@@ -34,12 +34,13 @@ type fact struct {
 	Heard     time.Duration     `json:"heard"`
 }
 
-func (f fact) accepted() bool { return f.Code == "" }
+// Accepted reports whether the call did what it was to do.
+func (f Fact) Accepted() bool { return f.Code == "" }
 
-// held reports whether f says that a tenure was valid between Sent and Heard.
-func (f fact) held() bool { return f.accepted() && (f.Op == "acquire" || f.Op == "renew") }
+// Held reports whether f says that a tenure was valid between Sent and Heard.
+func (f Fact) Held() bool { return f.Accepted() && (f.Op == "acquire" || f.Op == "renew") }
 
-func (f fact) String() string {
+func (f Fact) String() string {
 	return fmt.Sprintf("%s of %s by %s/%s: fence %d lease %s code %q, sent %v heard %v",
 		f.Op, f.Resource, f.Owner, f.RequestID, f.Fence, f.LeaseID, f.Code, f.Sent, f.Heard)
 }
@@ -50,14 +51,14 @@ type attempted struct {
 	owner, requestID string
 }
 
-func (f fact) attempt() attempted { return attempted{f.Resource, f.Owner, f.RequestID} }
+func (f Fact) attempt() attempted { return attempted{f.Resource, f.Owner, f.RequestID} }
 
-// verify looks for what must not be in a history, whoever wrote it down and whatever
+// Verify looks for what must not be in a history, whoever wrote it down and whatever
 // was killed meanwhile: a fence with two tenures (P2), a request id with two (R2), a
 // fence that goes down in real time, and a tenure that begins inside another one's
 // acknowledged time (R4, R8). It says nothing about calls that had no answer.
-func verify(history []fact) (wrong []string) {
-	byResource := map[lastword.Resource][]fact{}
+func Verify(history []Fact) (wrong []string) {
+	byResource := map[lastword.Resource][]Fact{}
 	for _, f := range history {
 		byResource[f.Resource] = append(byResource[f.Resource], f)
 	}
@@ -70,15 +71,15 @@ func verify(history []fact) (wrong []string) {
 	return wrong
 }
 
-func verifyNames(facts []fact) (wrong []string) {
-	fences := map[lastword.Token]fact{}
-	leases := map[string]fact{}
-	attempts := map[attempted]fact{}
+func verifyNames(facts []Fact) (wrong []string) {
+	fences := map[lastword.Token]Fact{}
+	leases := map[string]Fact{}
+	attempts := map[attempted]Fact{}
 	for _, f := range facts {
-		if !f.held() {
+		if !f.Held() {
 			continue
 		}
-		for _, before := range []fact{known(fences, f.Fence, f), known(leases, f.LeaseID, f), known(attempts, f.attempt(), f)} {
+		for _, before := range []Fact{known(fences, f.Fence, f), known(leases, f.LeaseID, f), known(attempts, f.attempt(), f)} {
 			if before.Fence != f.Fence || before.LeaseID != f.LeaseID || before.attempt() != f.attempt() {
 				wrong = append(wrong, fmt.Sprintf("one name, two tenures: %v; and %v", before, f))
 			}
@@ -87,8 +88,8 @@ func verifyNames(facts []fact) (wrong []string) {
 	return wrong
 }
 
-// known is the first fact that was kept under key, which is f if there was none.
-func known[K comparable](first map[K]fact, key K, f fact) fact {
+// known is the first Fact that was kept under key, which is f if there was none.
+func known[K comparable](first map[K]Fact, key K, f Fact) Fact {
 	if before, ok := first[key]; ok {
 		return before
 	}
@@ -98,12 +99,12 @@ func known[K comparable](first map[K]fact, key K, f fact) fact {
 
 // verifyOrder: whoever was heard before another call was sent has no larger fence
 // than what that call found valid.
-func verifyOrder(facts []fact) (wrong []string) {
-	bySent := slices.DeleteFunc(slices.Clone(facts), func(f fact) bool { return !f.held() })
+func verifyOrder(facts []Fact) (wrong []string) {
+	bySent := slices.DeleteFunc(slices.Clone(facts), func(f Fact) bool { return !f.Held() })
 	byHeard := slices.Clone(bySent)
-	slices.SortFunc(bySent, func(a, b fact) int { return cmp.Compare(a.Sent, b.Sent) })
-	slices.SortFunc(byHeard, func(a, b fact) int { return cmp.Compare(a.Heard, b.Heard) })
-	var highest fact
+	slices.SortFunc(bySent, func(a, b Fact) int { return cmp.Compare(a.Sent, b.Sent) })
+	slices.SortFunc(byHeard, func(a, b Fact) int { return cmp.Compare(a.Heard, b.Heard) })
+	var highest Fact
 	next := 0
 	for _, f := range bySent {
 		for ; next < len(byHeard) && byHeard[next].Heard < f.Sent; next++ {
@@ -120,7 +121,7 @@ func verifyOrder(facts []fact) (wrong []string) {
 
 // span is what the history says about one tenure.
 type span struct {
-	first, last fact          // of the ones that say it was valid: heard first, lasting longest
+	first, last Fact          // of the ones that say it was valid: heard first, lasting longest
 	until       time.Duration // valid until then for certain, if nobody ended it
 	ended       time.Duration // when somebody first tried to end it
 }
@@ -128,10 +129,10 @@ type span struct {
 // verifyExclusion: the authority had processed each acknowledged call not before it
 // was sent, so the tenure lasts at least until then + what remained; and it had
 // granted the next tenure not after that was heard.
-func verifyExclusion(facts []fact) (wrong []string) {
+func verifyExclusion(facts []Fact) (wrong []string) {
 	spans := map[string]*span{}
 	for _, f := range facts {
-		if !f.held() {
+		if !f.Held() {
 			continue
 		}
 		s := spans[f.LeaseID]
@@ -147,7 +148,7 @@ func verifyExclusion(facts []fact) (wrong []string) {
 		}
 	}
 	for _, f := range facts {
-		if f.Op != "release" && f.Op != "cancel" {
+		if f.Op != "release" && f.Op != "cancel" && f.Op != "revoke" {
 			continue
 		}
 		for _, s := range spans {
@@ -173,12 +174,12 @@ func verifyExclusion(facts []fact) (wrong []string) {
 	return wrong
 }
 
-// verifyStore looks for acknowledged answers that the store has lost, and for two
-// request records with one fence, the ones that nobody heard of among them.
-func verifyStore(ctx context.Context, history []fact, s store.Store) (wrong []string, err error) {
+// VerifyStore looks for acknowledged answers that the store has lost, but for releases,
+// and for two request records with one fence, the ones that nobody heard of among them.
+func VerifyStore(ctx context.Context, history []Fact, s store.Store) (wrong []string, err error) {
 	highest := map[lastword.Resource]lastword.Token{}
 	for _, f := range history {
-		if !f.accepted() {
+		if !f.Accepted() {
 			continue
 		}
 		highest[f.Resource] = max(highest[f.Resource], f.Fence)
@@ -203,20 +204,31 @@ func verifyStore(ctx context.Context, history []fact, s store.Store) (wrong []st
 	return append(wrong, twice...), err
 }
 
-func lost(f fact, r *store.Request) string {
+func lost(f Fact, r *store.Request) string {
 	switch {
 	case r == nil:
 		return "the store does not know the request id"
-	case f.held() && (r.Fence != f.Fence || r.LeaseID != f.LeaseID):
+	case f.Held() && (r.Fence != f.Fence || r.LeaseID != f.LeaseID):
 		return fmt.Sprintf("the store has fence %d and lease %s", r.Fence, r.LeaseID)
 	case f.Op == "complete" && (!r.Completed || !bytes.Equal(r.Result, f.Result)):
 		return "the store has not its result"
-	case f.Op == "release" && r.State != lastword.StateReleased:
+	case f.Op == "release" && !maybeReleased(r.State):
 		return "the store says " + string(r.State)
 	case f.Op == "cancel" && (r.State == lastword.StateHeld || r.State == lastword.StatePending):
 		return "the store says " + string(r.State)
 	}
 	return ""
+}
+
+// maybeReleased: a release may be answered ahead of the disk, and a crash then undoes it:
+// the tenure goes on until it lapses, or until somebody else ends it (R6).
+func maybeReleased(s lastword.State) bool {
+	switch s {
+	case lastword.StateReleased, lastword.StateHeld, lastword.StateExpired, lastword.StateRevoked, lastword.StateCanceled:
+		return true
+	case lastword.StateFree, lastword.StatePending:
+	}
+	return false
 }
 
 func storedTwice(ctx context.Context, s store.Store) (wrong []string, err error) {
