@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/lastword/lastword"
@@ -293,11 +294,16 @@ func rotate(ctx context.Context, ring *grant.Ring, overlap time.Duration, step f
 			Hint: "nothing is lost; run it again to go on",
 		}
 	}
-	if err := ring.Use(next.ID); err != nil {
-		return "", err
+	if err := ring.Use(next.ID); err != nil && !has(ring, next.ID, func(k grant.KeyInfo) bool { return k.Used }) {
+		return "", err // else another rotation has used it, and maybe one after that retired it
 	}
 	step("signs", next)
 	return retireOld(ring, step)
+}
+
+// has reports whether the ring has this key by now, and it is so.
+func has(ring *grant.Ring, kid string, so func(grant.KeyInfo) bool) bool {
+	return ring.Reload() == nil && slices.ContainsFunc(ring.Info().Keys, func(k grant.KeyInfo) bool { return k.ID == kid && so(k) })
 }
 
 // retireOld retires every key that has signed and does not any more: the one before, and
@@ -309,6 +315,9 @@ func retireOld(ring *grant.Ring, step func(string, grant.KeyInfo)) (done string,
 			done = k.ID + " signs" + done
 		case k.Used && k.Epochs.Last == nil:
 			if err := ring.Retire(k.ID); err != nil {
+				if has(ring, k.ID, func(k grant.KeyInfo) bool { return k.Signing }) {
+					continue // for another rotation, which retires the others
+				}
 				return "", err
 			}
 			step("retired", k)
