@@ -55,7 +55,7 @@ func onlyWhatWasRead(w *world) {
 		old := rec
 		change(&old)
 		same := old // what every write of a tenure changes, and no more
-		same.Exists, same.LastSeq, same.LastOperation, same.Fence = true, old.LastSeq+1, "next", max(old.Fence, 1)
+		same.Exists, same.LastSeq, same.LastOperation, same.Fence = true, old.LastSeq+1, "next", rec.Fence
 		for _, next := range []fence.Record{same, withStep(same)} {
 			if err := w.subject.Exchange(w.ctx, key, old, next, nil); err == nil {
 				w.Errorf("R15: a record with another %s than was read was replaced", name)
