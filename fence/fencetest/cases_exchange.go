@@ -1,6 +1,7 @@
 package fencetest
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -54,7 +55,7 @@ func onlyWhatWasRead(w *world) {
 		old := rec
 		change(&old)
 		same := old // what every write of a tenure changes, and no more
-		same.Exists, same.LastSeq, same.LastOperation, same.Fence = true, old.LastSeq+1, "next", max(old.Fence, 1)
+		same.Exists, same.LastSeq, same.LastOperation, same.Fence = true, old.LastSeq+1, "next", rec.Fence
 		for _, next := range []fence.Record{same, withStep(same)} {
 			if err := w.subject.Exchange(w.ctx, key, old, next, nil); err == nil {
 				w.Errorf("R15: a record with another %s than was read was replaced", name)
@@ -83,7 +84,7 @@ func onlyWhatWasRead(w *world) {
 	// A record of another domain that is larger, and was there before, is not this one.
 	const twice = "exchange/twice"
 	larger := rec
-	larger.Fence, larger.LeaseID = lastword.MaxToken, "larger"
+	larger.Fence, larger.LeaseID = lastword.MaxToken-10, "larger"
 	w.must(w.subject.Exchange(w.ctx, fence.Key{Domain: domain + ".other", Resource: twice}, fence.Record{}, larger, nil))
 	w.must(w.subject.Exchange(w.ctx, fence.Key{Domain: domain, Resource: twice + "r"}, fence.Record{}, larger, nil))
 	t := w.tenure(twice)
@@ -92,6 +93,14 @@ func onlyWhatWasRead(w *world) {
 	}
 	if w.subject.Within != nil {
 		w.applied(w.within(w.gate, call(t, 4, "op-within", "v"), "v", true))(4)
+	}
+	if w.subject.Restored != nil { // of another domain is nothing that this one has to do with
+		_, err := w.subject.Restored(w.ctx, fence.Restore{
+			Domain: domain + ".other", Until: time.Unix(4_000_000_000, 0), Act: fence.Act{Operator: "anna", Reason: "a backup", At: time.Unix(1_800_000_000, 0)},
+			NextFence: func(context.Context, lastword.Resource) (lastword.Token, error) { return lastword.MaxToken, nil },
+		})
+		w.must(err)
+		w.applied(w.apply(t, w.record(twice).LastSeq+1, "op-restored", "v"))(w.record(twice).LastSeq)
 	}
 	missing := fence.Key{Domain: domain, Resource: "exchange/none"}
 	if err := w.subject.Exchange(w.ctx, missing, rec, next, nil); err == nil {

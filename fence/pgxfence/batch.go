@@ -56,7 +56,7 @@ func (l *looked) Load(ctx context.Context, key fence.Key, operation string) (rec
 // Receipt is read from what is committed.
 func (l *looked) Receipt(ctx context.Context, key fence.Key, operation string) (lastword.Receipt, error) {
 	if l.guess != nil {
-		return lastword.Receipt{}, errGuess
+		return lastword.Receipt{}, fencesql.ErrGuess
 	}
 	return l.tables.Receipt(ctx, key, operation)
 }
@@ -68,21 +68,18 @@ func (l *looked) Store(_ context.Context, key fence.Key, old, next fence.Record,
 	return l.place.fail("store", key, err)
 }
 
-// errGuess ends a decision that memory is not enough for.
-var errGuess = errors.New("what is remembered is not enough")
-
 // Transact decides, and sends what was decided. fn is run on what is remembered first;
 // only a write may come of that. A refusal, and everything else, is decided on what is
 // committed.
 func (p *sent) Transact(ctx context.Context, key fence.Key, fn func(ctx context.Context, tx *looked) error) error {
 	return fencesql.Repeat(ctx, engine, key, func(ctx context.Context) error {
 		unfit := p.look(ctx)
-		if guess, ok := p.seen.get(key); ok {
+		if guess, ok := p.seen.Get(key); ok {
 			l := p.looking(unfit, &guess)
 			if err := fn(ctx, l); err == nil && l.step != nil {
 				return p.send(ctx, key, *l.step)
 			}
-			p.seen.drop(key)
+			p.seen.Drop(key)
 		}
 		l := p.looking(unfit, nil)
 		err := fn(ctx, l)
@@ -127,8 +124,13 @@ func (p *sent) send(ctx context.Context, key fence.Key, step fencesql.Step) erro
 			b.Queue(s.SQL, s.Args...)
 			counts[i] = s.Rows
 		}
+		recorded := step.After != nil
+		if recorded {
+			same := fencesql.SameStep(key)
+			b.Queue(same.Query, same.Args...)
+		}
 		b.Queue("commit")
-		return committed(c.Conn().SendBatch(ctx, b), b.Len()-1, counts...)
+		return committed(c.Conn().SendBatch(ctx, b), b.Len()-1, recorded, counts...)
 	})
 	open = err != nil && !fencesql.Open(err)
 	if errors.Is(err, fencesql.ErrChanged) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,7 +27,7 @@ type Place struct {
 	name     string
 	level    pgx.TxIsoLevel
 	now      func() time.Time
-	seen     seen
+	seen     fencesql.Memory
 	triggers triggers
 }
 
@@ -137,43 +136,4 @@ func (p *Place) reading(ctx context.Context, op string, key fence.Key, fn func(c
 
 func (p *Place) fail(op string, key fence.Key, err error) error {
 	return fencesql.Fail(engine, op, key, err)
-}
-
-// maxSeen bounds how many records a place remembers.
-const maxSeen = 4096
-
-// seen is what the place knows to have been committed last, for writes that are decided
-// before anything is sent. It may be out of date: what is decided on it is only ever
-// stored if it was not.
-type seen struct {
-	mu      sync.Mutex
-	records map[fence.Key]fencesql.Seen
-}
-
-func (s *seen) get(key fence.Key) (fencesql.Seen, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, ok := s.records[key]
-	return r, ok
-}
-
-func (s *seen) put(key fence.Key, r fencesql.Seen) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.records == nil {
-		s.records = map[fence.Key]fencesql.Seen{}
-	}
-	if _, ok := s.records[key]; !ok && len(s.records) >= maxSeen {
-		for other := range s.records {
-			delete(s.records, other)
-			break
-		}
-	}
-	s.records[key] = r
-}
-
-func (s *seen) drop(key fence.Key) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.records, key)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/fence/pgxfence"
 )
 
 // The lock of a row that was taken inside a savepoint goes with the roll-back to it, and so
@@ -77,17 +78,25 @@ func TestAnEffectThatEndsTheTransactionIsRefused(t *testing.T) {
 		})
 		return err
 	}
-	for _, end := range []string{"rollback", "SELECT 1 / 0"} {
-		for range 2 { // a record that is new, and one that is remembered
+	for _, end := range []string{"rollback", "SELECT 1 / 0", "rollback; begin", "commit"} {
+		for n := range 2 { // what is remembered is dropped by the first
+			if n == 1 && end == "commit" {
+				break // it has a receipt: the effect has committed it
+			}
 			if err := put("op-"+end, end); err == nil || errors.Is(err, lastword.ErrUnknownOutcome) {
 				t.Errorf("%s: %v", end, err)
 			}
 		}
-		if n := count(t, pool, `SELECT count(*) FROM lastword.receipt WHERE operation = $1`, "op-"+end); n != 0 {
+		// The effect itself has committed what was stored before it; nothing else has.
+		if n := count(t, pool, `SELECT count(*) FROM lastword.receipt WHERE operation = $1`, "op-"+end); n != 0 && end != "commit" {
 			t.Errorf("%s: %d receipts", end, n)
 		}
-		if err := put("good after "+end, ""); err != nil {
+		if err := put("good after "+end, ""); err != nil && end != "commit" {
 			t.Errorf("after %s: %v", end, err)
 		}
+	}
+	_, err := f.Send(t.Context(), h, "send", []byte("v"), pgxfence.Statement{SQL: "rollback"}, pgxfence.Statement{SQL: "INSERT INTO doc VALUES ('outside', '')"})
+	if err == nil || errors.Is(err, lastword.ErrUnknownOutcome) {
+		t.Errorf("a Send that ends the transaction: %v", err)
 	}
 }

@@ -30,12 +30,12 @@ const rollbackGrace = time.Second
 // else fn comes to is decided once more, on the record under its lock.
 func (p *Place) Transact(ctx context.Context, key fence.Key, fn func(ctx context.Context, tx *Tx) error) error {
 	return fencesql.Repeat(ctx, engine, key, func(ctx context.Context) error {
-		if guess, ok := p.seen.get(key); ok && !guess.Record.Shadow {
+		if guess, ok := p.seen.Get(key); ok && !guess.Record.Shadow {
 			stored, err := p.attempt(ctx, key, &guess, fn)
 			if stored || fencesql.Open(err) {
 				return err
 			}
-			p.seen.drop(key)
+			p.seen.Drop(key)
 		}
 		_, err := p.attempt(ctx, key, nil, fn)
 		return err
@@ -82,7 +82,7 @@ func (p *Place) attempt(ctx context.Context, key fence.Key, guess *fencesql.Seen
 	if tx.sql == nil { // nothing was asked, nothing was begun
 		return true, nil
 	}
-	err = p.finish(ctx, key, tx.conn, tx.stored, tx.commit)
+	err = p.finish(ctx, key, tx.conn, tx.stored, func(ctx context.Context) (where, error) { return tx.commit(ctx, key) })
 	open = err != nil && !fencesql.Open(err)
 	return true, err
 }
@@ -96,14 +96,14 @@ func (p *Place) finish(ctx context.Context, key fence.Key, c *pgx.Conn, stored *
 	switch {
 	case err == nil:
 		if stored != nil {
-			p.seen.put(key, *stored)
+			p.seen.Put(key, *stored)
 		}
 		return nil
 	case failed == failedBefore:
-		p.seen.drop(key)
+		p.seen.Drop(key)
 		return p.fail("store", key, err)
 	}
-	p.seen.drop(key)
+	p.seen.Drop(key)
 	err = p.commitFailed(key, err)
 	if fencesql.Open(err) {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackGrace)
@@ -147,20 +147,28 @@ const (
 	failedCommit       // at COMMIT, or nothing was heard
 )
 
-// committed reads the answers of a batch: so many, and that of COMMIT. counts, if given,
-// take the numbers of rows of the last ones before it.
-func committed(results pgx.BatchResults, before int, counts ...*int64) (failed where, err error) {
+// committed reads the answers of a batch: so many, and that of COMMIT. The last one before
+// it may be that of a [fencesql.SameStep]. counts, if given, take the numbers of rows of the
+// ones before that.
+func committed(results pgx.BatchResults, before int, same bool, counts ...*int64) (failed where, err error) {
 	defer func() {
 		if closed := results.Close(); err == nil && closed != nil {
 			failed, err = failedCommit, closed
 		}
 	}()
+	asked := before
+	if same {
+		asked--
+	}
 	for i := range before {
 		tag, err := results.Exec()
+		if err != nil && i == asked {
+			err = fencesql.SameError(err)
+		}
 		if err != nil {
 			return skipped(err)
 		}
-		if n := i - (before - len(counts)); n >= 0 && counts[n] != nil {
+		if n := i - (asked - len(counts)); n >= 0 && n < len(counts) && counts[n] != nil {
 			*counts[n] = tag.RowsAffected()
 		}
 	}

@@ -129,7 +129,7 @@ func (t *Tx) StoreResult(ctx context.Context, key fence.Key, operation string, r
 // Receipt reads the receipt of an operation.
 func (t *Tx) Receipt(ctx context.Context, key fence.Key, operation string) (lastword.Receipt, error) {
 	if t.guess != nil && t.sql == nil {
-		return lastword.Receipt{}, errGuess
+		return lastword.Receipt{}, fencesql.ErrGuess
 	}
 	return t.tables.Receipt(ctx, key, operation)
 }
@@ -149,14 +149,19 @@ func (t *Tx) flush(ctx context.Context) (err error) {
 	return fencesql.StoreError(err)
 }
 
-// commit stores what waits and commits, in one round trip.
-func (t *Tx) commit(ctx context.Context) (where, error) {
+// commit stores what waits and commits, in one round trip; what was stored before the
+// effect has to be of the same transaction still.
+func (t *Tx) commit(ctx context.Context, key fence.Key) (where, error) {
 	b := &pgx.Batch{}
 	if t.waits != nil {
 		b.Queue(t.waits.Query, t.waits.Args...)
 	}
+	if t.guess != nil {
+		same := fencesql.SameStep(key)
+		b.Queue(same.Query, same.Args...)
+	}
 	b.Queue("commit")
-	return committed(t.conn.SendBatch(ctx, b), b.Len()-1)
+	return committed(t.conn.SendBatch(ctx, b), b.Len()-1, t.guess != nil)
 }
 
 // wire is the connection of a transaction of the place's own, for the tables.

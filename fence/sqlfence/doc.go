@@ -1,8 +1,11 @@
 // Package sqlfence guards business tables that database/sql reaches: the record of
 // a resource, the receipt and the business statements are one transaction.
 //
-// The caller brings the driver and the pool. SQLite 3.37 or later is supported; the
-// driver's errors must have a method Code() int, as those of modernc.org/sqlite do.
+// The caller brings the driver and the pool. SQLite 3.37 or later is supported, with a
+// driver whose errors have a method Code() int, as those of modernc.org/sqlite do; and
+// PostgreSQL 13 or later, with one whose errors have SQLState() string, as those of
+// github.com/jackc/pgx/v5/stdlib do. What follows is about SQLite; docs/postgresql.md says
+// what differs on PostgreSQL, where package pgxfence needs fewer round trips.
 //
 //	db, err := sql.Open("sqlite", "file:app.db?_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=busy_timeout(5000)")
 //	err = sqlfence.Init(ctx, db) // once, as `lastword fence init` does

@@ -73,7 +73,7 @@ var errLooked = errors.New("looked")
 // checkWritable takes the write lock and gives it back. A database that is busy can
 // be written to by somebody.
 func (p *Place) checkWritable(ctx context.Context) error {
-	err := p.attempt(ctx, fence.Key{}, func(ctx context.Context, tx *Tx) error {
+	_, err := p.attempt(ctx, fence.Key{}, nil, func(ctx context.Context, tx *Tx) error {
 		if _, _, err := tx.Load(ctx, fence.Key{}, ""); err != nil {
 			return err
 		}

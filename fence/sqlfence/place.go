@@ -23,6 +23,7 @@ type Place struct {
 	engine    fencesql.Engine
 	memory    bool
 	isolation sql.IsolationLevel
+	seen      fencesql.Memory      // on PostgreSQL
 	stmts     map[string]*sql.Stmt // prepared by the pool once per connection
 
 	protects protection

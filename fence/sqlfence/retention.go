@@ -20,7 +20,7 @@ func (p *Place) Prune(ctx context.Context, key fence.Key, r fence.Retention) (pr
 	for after := ""; ; {
 		var n int
 		var next string
-		err := p.Transact(ctx, key, func(ctx context.Context, tx *Tx) (err error) {
+		err := p.locked(ctx, key, func(ctx context.Context, tx *Tx) (err error) {
 			n, next, err = fencesql.Prune(ctx, tx.tables, key, r, after)
 			return err
 		})
@@ -40,7 +40,7 @@ func (p *Place) Dismiss(ctx context.Context, key fence.Key, claimant string, act
 	if err := act.Check("dismiss", key.Resource); err != nil {
 		return 0, err
 	}
-	err = p.Transact(ctx, key, func(ctx context.Context, tx *Tx) error {
+	err = p.locked(ctx, key, func(ctx context.Context, tx *Tx) error {
 		rec, _, err := tx.Load(ctx, key, "")
 		if err != nil {
 			return err

@@ -19,11 +19,33 @@ const commitGrace = time.Second
 // Transact runs fn in one transaction. Errors of engines that are busy, also those of
 // fn, repeat the whole of it until ctx ends. On SQLite it has the write lock from its
 // first statement on.
+//
+// On PostgreSQL what is remembered of the record is tried first: if fn stores a step from
+// there, its condition says whether it is still so. Whatever else fn comes to is decided
+// once more, on the record under its lock.
 func (p *Place) Transact(ctx context.Context, key fence.Key, fn func(ctx context.Context, tx *Tx) error) error {
+	if p.lite() {
+		return p.locked(ctx, key, fn)
+	}
 	return fencesql.Repeat(ctx, p.engine, key, func(ctx context.Context) error {
-		err := p.attempt(ctx, key, fn)
+		if guess, ok := p.seen.Get(key); ok && !guess.Record.Shadow {
+			stored, err := p.attempt(ctx, key, &guess, fn)
+			if stored || fencesql.Open(err) {
+				return err
+			}
+			p.seen.Drop(key)
+		}
+		_, err := p.attempt(ctx, key, nil, fn)
+		return err
+	})
+}
+
+// locked is Transact on the record under its lock.
+func (p *Place) locked(ctx context.Context, key fence.Key, fn func(ctx context.Context, tx *Tx) error) error {
+	return fencesql.Repeat(ctx, p.engine, key, func(ctx context.Context) error {
+		_, err := p.attempt(ctx, key, nil, fn)
 		if p.becameProtected(ctx, err) {
-			return p.attempt(ctx, key, fn)
+			_, err = p.attempt(ctx, key, nil, fn)
 		}
 		return err
 	})
@@ -32,14 +54,15 @@ func (p *Place) Transact(ctx context.Context, key fence.Key, fn func(ctx context
 // Note counts a refusal, keeps the refused operation and freezes the record, as the
 // evidence asks, in a transaction of its own (R16b).
 func (p *Place) Note(ctx context.Context, key fence.Key, e fence.Evidence) error {
-	return p.Transact(ctx, key, func(ctx context.Context, tx *Tx) error { return fencesql.Note(ctx, tx.tables, key, e) })
+	return p.locked(ctx, key, func(ctx context.Context, tx *Tx) error { return fencesql.Note(ctx, tx.tables, key, e) })
 }
 
-// attempt is one run. Its errors are fn's, unchanged, or explained.
-func (p *Place) attempt(ctx context.Context, key fence.Key, fn func(ctx context.Context, tx *Tx) error) error {
+// attempt is one run. Its errors are fn's, unchanged, or explained. stored reports that
+// a guess was good enough, whatever became of the transaction after that.
+func (p *Place) attempt(ctx context.Context, key fence.Key, guess *fencesql.Seen, fn func(ctx context.Context, tx *Tx) error) (stored bool, err error) {
 	conn, err := p.db.Conn(ctx)
 	if err != nil {
-		return p.fail("begin", key, err)
+		return true, p.fail("begin", key, err)
 	}
 	defer conn.Close() // back to the pool
 	// database/sql rolls a transaction back when its context ends, and a driver may
@@ -53,7 +76,7 @@ func (p *Place) attempt(ctx context.Context, key fence.Key, fn func(ctx context.
 	sqlTx, err := conn.BeginTx(txCtx, &sql.TxOptions{Isolation: p.isolation})
 	if err != nil {
 		leave(ctx, conn)
-		return p.fail("begin", key, err)
+		return false, p.fail("begin", key, err)
 	}
 	done := false
 	defer func() {
@@ -62,28 +85,36 @@ func (p *Place) attempt(ctx context.Context, key fence.Key, fn func(ctx context.
 		}
 	}()
 	tx := p.tx(sqlTx, false)
+	tx.guess = guess
 	if err := fencesql.Lock(ctx, tx.tables); err != nil {
-		return p.fail("begin", key, err)
+		return false, p.fail("begin", key, err)
 	}
 	if !detach() && ctx.Err() != nil {
-		return p.fail("begin", key, ctx.Err())
+		return true, p.fail("begin", key, ctx.Err())
 	}
-	if err := fn(ctx, tx); err != nil {
-		return err
+	if err := fn(ctx, tx); err != nil || tx.guessing() {
+		return tx.stored != nil, err
 	}
 	if err := tx.closePasses(ctx); err != nil {
-		return err
+		return true, err
+	}
+	if err := tx.stillOpen(ctx, key); err != nil {
+		return true, p.fail("store", key, err)
 	}
 	if err := ctx.Err(); err != nil { // the last moment at which this is certain
-		return p.fail("commit", key, err)
+		return true, p.fail("commit", key, err)
 	}
 	defer p.bound(ctx, cancel)()
 	err = sqlTx.Commit()
 	done = true
 	if err == nil {
-		return nil
+		if tx.stored != nil {
+			p.seen.Put(key, *tx.stored)
+		}
+		return true, nil
 	}
-	return p.commitFailed(ctx, key, conn, err)
+	p.seen.Drop(key)
+	return true, p.commitFailed(ctx, key, conn, err)
 }
 
 // bound ends a COMMIT that waits for a network some time after ctx has ended. It

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
 	"github.com/lastword/lastword/internal/fencesql"
 )
@@ -28,6 +29,70 @@ type Tx struct {
 	theirs bool
 	// passes are what this transaction has opened, on SQLite.
 	passes map[fence.Key]bool
+	// guess is what is remembered of the record, on PostgreSQL; nil: it is to be locked.
+	guess  *fencesql.Seen
+	stored *fencesql.Seen
+}
+
+// guessing reports whether the record is only remembered yet.
+func (t *Tx) guessing() bool { return t.guess != nil && t.stored == nil }
+
+// Load reads the record under its lock, or takes what is remembered of it.
+func (t *Tx) Load(ctx context.Context, key fence.Key, operation string) (fence.Record, fence.Known, error) {
+	if t.guessing() {
+		return t.guess.Record, fence.Known{}, nil
+	}
+	return t.tables.Load(ctx, key, operation)
+}
+
+// Receipt reads the receipt of an operation.
+func (t *Tx) Receipt(ctx context.Context, key fence.Key, operation string) (lastword.Receipt, error) {
+	if t.guessing() {
+		return lastword.Receipt{}, fencesql.ErrGuess
+	}
+	return t.tables.Receipt(ctx, key, operation)
+}
+
+// Store writes the record, if it is still old, and the receipt, if there is none of its
+// operation.
+func (t *Tx) Store(ctx context.Context, key fence.Key, old, next fence.Record, receipt *lastword.Receipt) error {
+	if t.place.lite() || t.theirs {
+		return t.tables.Store(ctx, key, old, next, receipt)
+	}
+	var step fencesql.Step
+	var err error
+	if t.guessing() {
+		step, err = fencesql.StepFrom(*t.guess, key, old, next, receipt)
+	} else {
+		step, err = fencesql.StepOf(t.tables, key, old, next, receipt)
+	}
+	if err == nil {
+		_, err = t.sql.ExecContext(ctx, step.Query, step.Args...)
+		err = fencesql.StoreError(err)
+	}
+	if err == nil {
+		t.stored = step.After
+	}
+	return t.place.fail("store", key, err)
+}
+
+// stillOpen notices that the effect has ended the transaction in which the record was
+// stored before it.
+func (t *Tx) stillOpen(ctx context.Context, key fence.Key) error {
+	if t.guess == nil {
+		return nil
+	}
+	step := fencesql.SameStep(key)
+	_, err := t.sql.ExecContext(ctx, step.Query, step.Args...)
+	return fencesql.SameError(err)
+}
+
+// StoresEarly is [fence.Early]'s.
+func (t *Tx) StoresEarly() bool { return t.guessing() }
+
+// StoreResult is [fence.Early]'s.
+func (t *Tx) StoreResult(ctx context.Context, key fence.Key, operation string, result []byte) error {
+	return fencesql.StoreResult(ctx, t.tables, key, operation, result)
 }
 
 // SQL is the transaction for business statements. Leave COMMIT and ROLLBACK alone.

@@ -23,6 +23,9 @@ var ErrChanged = errors.New("the record is not what this transaction read, or th
 // ErrElsewhere says that the transaction that read the record is not the one that is to store it.
 var ErrElsewhere = errors.New("the transaction was ended before the write was recorded")
 
+// ErrGuess ends a decision that memory is not enough for.
+var ErrGuess = errors.New("what is remembered is not enough")
+
 // Fail is the one line for an error of the engine, with the resource in it.
 func Fail(e Engine, op string, key fence.Key, err error) error {
 	err = Explain(e, op, err)

