@@ -178,8 +178,10 @@ need-servers:
 	[ -e /usr/share/java/zookeeper.jar ] || missing="$$missing zookeeper"; \
 	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$$missing postgresql"; \
 	[ -x /usr/sbin/pgbouncer ] || missing="$$missing pgbouncer"; \
-	/usr/bin/python3 -c 'import psycopg2' 2>/dev/null || missing="$$missing python3-psycopg2"; \
 	command -v psql >/dev/null || missing="$$missing postgresql-client"; \
+	command -v strace >/dev/null || missing="$$missing strace"; \
+	ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || missing="$$missing faketime"; \
+	/usr/bin/python3 -c 'import psycopg2' 2>/dev/null || missing="$$missing python3-psycopg2"; \
 	[ -x /usr/sbin/mariadbd ] || missing="$$missing mariadb-server"; \
 	[ -n "$$missing" ] || exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \

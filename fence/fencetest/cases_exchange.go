@@ -90,6 +90,9 @@ func onlyWhatWasRead(w *world) {
 	for seq := range uint64(3) {
 		w.applied(w.apply(t, seq+1, fmt.Sprint("op-", seq), "v"))(seq + 1)
 	}
+	if w.subject.Within != nil {
+		w.applied(w.within(w.gate, call(t, 4, "op-within", "v"), "v", true))(4)
+	}
 	missing := fence.Key{Domain: domain, Resource: "exchange/none"}
 	if err := w.subject.Exchange(w.ctx, missing, rec, next, nil); err == nil {
 		w.Errorf("R15: a record that does not exist was replaced")

@@ -65,7 +65,7 @@ func OpenPlace(ctx context.Context, pool *pgxpool.Pool, name string) (*Place, er
 	if err := fencesql.CheckSchema(ctx, op, engine, db, engine.Schema(), protect.PostgreSQL{}.Schema()); err != nil {
 		return nil, err
 	}
-	p := &Place{pool: pool, db: db, name: name, now: time.Now}
+	p := &Place{pool: pool, db: db, name: name, now: time.Now} //nolint:forbidigo // for when the triggers are looked at; Config.Now replaces it
 	if p.name == "" {
 		var err error
 		if p.name, err = fencesql.Identity(ctx, conn{pool}); err != nil {

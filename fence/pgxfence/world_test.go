@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lastword/lastword"
@@ -31,19 +30,24 @@ func newSeal(tb testing.TB) *seal {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	signer, err := grant.NewSigner(domain, key)
+	s, err := sealOf(key)
 	if err != nil {
 		tb.Fatal(err)
+	}
+	return s
+}
+
+func sealOf(key grant.Key) (*seal, error) {
+	signer, err := grant.NewSigner(domain, key)
+	if err != nil {
+		return nil, err
 	}
 	bundle, err := signer.Bundle(grant.BundleInfo{Sequence: 1, CurrentEpoch: 3})
 	if err != nil {
-		tb.Fatal(err)
+		return nil, err
 	}
 	verifier, err := grant.NewVerifier(domain, grant.StaticBundle(bundle), grant.VerifierConfig{})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return &seal{signer, verifier}
+	return &seal{signer, verifier}, err
 }
 
 func (s *seal) config() pgxfence.Config {
@@ -98,24 +102,6 @@ func through(tb testing.TB, dsn, addr, settings string) string {
 	u.Host = addr
 	u.RawQuery += settings
 	return u.String()
-}
-
-// form is one way to make a guarded write.
-type form struct {
-	name  string
-	write func(ctx context.Context, f *pgxfence.Fence, h lastword.Holder, resource lastword.Resource, operation, value string) (lastword.Receipt, error)
-}
-
-var forms = []form{{"apply", apply}, {"send", send}}
-
-func apply(ctx context.Context, f *pgxfence.Fence, h lastword.Holder, resource lastword.Resource, operation, value string) (lastword.Receipt, error) {
-	return f.Apply(ctx, h, operation, []byte(value), func(ctx context.Context, tx pgx.Tx) error {
-		return write(ctx, tx, resource, operation, value)
-	})
-}
-
-func send(ctx context.Context, f *pgxfence.Fence, h lastword.Holder, resource lastword.Resource, operation, value string) (lastword.Receipt, error) {
-	return f.Send(ctx, h, operation, []byte(value), writes(resource, operation, value)...)
 }
 
 func mustExec(tb testing.TB, pool *pgxpool.Pool, statement string) {

@@ -44,7 +44,7 @@ func Counted(result sql.Result, err error) (int64, error) {
 
 // Query returns the rows.
 func (p Plain) Query(ctx context.Context, query string, args ...any) (Rows, error) {
-	rows, err := p.QueryContext(ctx, query, args...)
+	rows, err := p.QueryContext(ctx, query, args...) //nolint:rowserrcheck // the caller's
 	if err != nil {
 		return nil, err
 	}

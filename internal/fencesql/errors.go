@@ -16,11 +16,11 @@ import (
 // transaction has to be run again as a whole.
 var ErrRetryTransaction = errors.New("the transaction must be run again as a whole")
 
-// ErrChanged: the conditional write met something else than what was read. Under the
+// ErrChanged says that the conditional write met something else than what was read. Under the
 // record's lock that takes an effect that meddles with our tables.
 var ErrChanged = errors.New("the record is not what this transaction read, or the operation has a receipt already")
 
-// ErrElsewhere: the transaction that read the record is not the one that is to store it.
+// ErrElsewhere says that the transaction that read the record is not the one that is to store it.
 var ErrElsewhere = errors.New("the transaction was ended before the write was recorded")
 
 // Fail is the one line for an error of the engine, with the resource in it.

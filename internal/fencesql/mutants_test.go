@@ -39,7 +39,9 @@ type broken struct {
 var first = []string{"R15: a record that", "record: what was stored", "KF-28: resources", "P4, KF-32 (1)", "KF-28: operations", "R16b: refusals", "R16b: a conflict", "T16", "R19", "R20", "R18"}
 
 // equivalent are mutants that change nothing that anybody could see, and why.
-var equivalent = map[string]string{}
+var equivalent = map[string]string{
+	"lastword.load: attempt = 2 #1 becomes TRUE": "without the lock by its name a record that two make at once is made by one, and the other is repeated: the insert decides",
+}
 
 func TestTheKitNoticesEveryWrongConditionOfTheSQL(t *testing.T) {
 	all := everyMutant()
@@ -83,7 +85,9 @@ func everyMutant() (all []broken) {
 	for _, name := range slices.Sorted(maps.Keys(fencesql.Functions)) {
 		for _, m := range mutants(fencesql.Functions[name]) {
 			all = append(all, broken{where: "lastword." + name, mutant: m, function: m.text})
-			all = append(all, broken{where: "lastword." + name + " of pgx", mutant: m, function: m.text, sends: true})
+			if name == "store" { // pgx stores what it has not locked
+				all = append(all, broken{where: "lastword.store of pgx", mutant: m, function: m.text, sends: true})
+			}
 		}
 	}
 	for _, e := range []fencesql.Engine{fencesql.SQLite{}, fencesql.PostgreSQL{}} {

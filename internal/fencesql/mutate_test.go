@@ -29,7 +29,7 @@ var (
 // mutants are a text with each of its conditions forced to be true, and to be false, one
 // at a time.
 func mutants(text string) (all []mutant) {
-	seen := map[string]bool{}
+	seen, times := map[string]bool{}, map[string]int{}
 	for _, kind := range []*regexp.Regexp{comparison, flag, existence} {
 		for at := 0; at < len(text); {
 			m := kind.FindStringSubmatchIndex(text[at:])
@@ -37,6 +37,8 @@ func mutants(text string) (all []mutant) {
 				break
 			}
 			from, to := at+m[6], at+m[7]
+			condition := strings.Join(strings.Fields(text[from:to]), " ")
+			times[condition]++
 			for _, forced := range []string{"TRUE", "FALSE"} {
 				with := forced
 				if kind == existence { // what it looks at may stay as it is
@@ -48,7 +50,7 @@ func mutants(text string) (all []mutant) {
 				mutated := text[:from] + with + text[to:]
 				if !seen[mutated] {
 					seen[mutated] = true
-					all = append(all, mutant{strings.Join(strings.Fields(text[from:to]), " ") + fmt.Sprintf(" at %d", from), forced, mutated})
+					all = append(all, mutant{fmt.Sprintf("%s #%d", condition, times[condition]), forced, mutated})
 				}
 			}
 			at = to - 1
@@ -66,7 +68,7 @@ func TestTheGeneratorFindsEveryCondition(t *testing.T) {
 	var got []string
 	for _, m := range mutants(text) {
 		if m.forced == "TRUE" {
-			c, _, _ := strings.Cut(m.condition, " at ")
+			c, _, _ := strings.Cut(m.condition, " #")
 			got = append(got, c)
 		}
 	}

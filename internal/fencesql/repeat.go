@@ -74,7 +74,7 @@ func lost(e Engine, err error) bool {
 func AfterEnd(ctx context.Context, grace time.Duration, fn func()) (release func()) {
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		t := time.NewTimer(grace)
+		t := time.NewTimer(grace) //nolint:forbidigo // it bounds a wait for a network and decides nothing
 		defer t.Stop()
 		select {
 		case <-t.C:

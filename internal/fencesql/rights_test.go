@@ -64,7 +64,7 @@ func TestTheClockOfTheServerDecidesNothing(t *testing.T) {
 	if _, err := os.Stat(library); err != nil {
 		t.Fatal("libfaketime is not there: apt-get install faketime")
 	}
-	file, err := os.CreateTemp("", "lastword-clock-*") // the server runs as another user
+	file, err := os.CreateTemp("", "lastword-clock-*") //nolint:usetesting // the server runs as another user
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package postgrestest
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"sync"
@@ -38,7 +39,7 @@ type Proxy struct {
 // NewProxy passes connections on to a server.
 func NewProxy(tb TB, target string) *Proxy {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatalf("proxy: %v", err)
 	}
@@ -104,7 +105,7 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.target)
+		server, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", p.target)
 		if err != nil {
 			_ = client.Close()
 			continue
@@ -175,6 +176,7 @@ func (l *link) up() {
 			l.hold.Store(true)
 		case Swallow:
 			continue
+		case Pass:
 		}
 		if _, err := l.server.Write(buf[:n]); err != nil {
 			return
