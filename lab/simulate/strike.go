@@ -509,6 +509,10 @@ func (w *world) restorePlace(f *fault, declared bool) {
 			w.effect(f)
 		}
 		back.top, back.topFence = now.top, now.topFence
+		if !declared { // what an operator has closed is open again, for whoever is the newest
+			back.top = min(back.top, len(w.ghost[l].issues))
+			back.topFence = min(back.topFence, w.ghost[l].last)
+		}
 		w.lanes[l].undeclared = w.lanes[l].undeclared || !declared
 		w.lanes[l].lost = w.lanes[l].lost || !declared
 		*now = *back
