@@ -247,12 +247,12 @@ func (w *world) decide(st *store, p *proc, m *message) (d decided) {
 			Root: root, Class: class, LeaseID: w.nextLease(p, m), KeyID: w.signing(), PolicyGeneration: w.generation, IssuedAt: 1,
 		})
 		if d.answer.Code == "" && !d.answer.Repeated && d.change.Write {
-			d.onTick, d.effect = true, grants
+			d.effect = grants
 		}
 		w.checkAcquire(st, p, m, req, &d, clock)
 	case askRenew:
 		if d.change, d.answer = x.Renew(sl.rec, st.h, clock, ref); d.answer.Code == "" {
-			d.onTick, d.effect = true, extends
+			d.effect = extends
 		} else {
 			d.ending, _ = core.Asked(d.settled(&sl.rec), req, m.lease)
 		}
@@ -289,6 +289,7 @@ func (w *world) decide(st *store, p *proc, m *message) (d decided) {
 		d.state = x.Status(after, sl.req[:], m.lease, m.fence)
 		d.ending, _ = core.Asked(after, req, m.lease)
 	}
+	d.onTick = d.change.Write // as package authority has it: whatever was decided, was so at this tick
 	return d
 }
 
