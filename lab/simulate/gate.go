@@ -94,7 +94,10 @@ func (g *gateway) backup() {
 	}
 }
 
+// restore puts the backup back. The program starts anew: what it had heard, it would
+// believe for a while.
 func (g *gateway) restore(lane int) {
+	g.crash(g.w)
 	for l := range g.places {
 		if lane >= 0 && l != lane || g.kept[l] == nil {
 			continue
