@@ -2,17 +2,29 @@ package authority
 
 import (
 	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/grant"
 	"github.com/lastword/lastword/internal/core"
 	"github.com/lastword/lastword/store"
 )
 
-// What is answered ahead of the disk: releases, and only on a store that nobody else
-// uses (R6). A crash may undo one, and the tenure lapses. Whatever shows a release
-// waits for the disk: the answers of its round for the round's commit, and later
-// rounds come after it.
+// What is done ahead of the disk. Grants are signed, and kept until their step is
+// durable. Releases are answered, and only on a store that nobody else uses (R6): a
+// crash may undo one, and the tenure lapses. Whatever shows a release waits for the
+// disk: the answers of its round for the round's commit, and later rounds come after
+// it.
 
-// ahead answers the releases of a round before its commit.
+// ahead shows callers what was decided for them before the commit: who acquires may
+// sign meanwhile. Releases it answers.
 func (b *batch) ahead() {
+	for i := range b.answers {
+		if a := &b.answers[i]; a.depends && a.reply.extended && a.call.decided != nil {
+			shown := a.reply
+			select {
+			case a.call.decided <- &shown:
+			default: // it has not looked at the one before
+			}
+		}
+	}
 	if !b.l.sole {
 		return
 	}
@@ -135,4 +147,37 @@ func (l *loop) releases(fit func(lastword.Resource) bool) (calls []*call) {
 	clear(l.holders[len(kept):])
 	l.holders = kept
 	return calls
+}
+
+// sealed is a grant that was signed while its step was on its way to the disk. It
+// leaves this process only as the answer to that step.
+type sealed struct {
+	key    string
+	claims grant.Claims
+	grant  string
+	digest lastword.Digest
+}
+
+// signAhead signs what was decided and is not durable yet; nil if that can not be.
+func (a *Authority) signAhead(decided *result) *sealed {
+	l := decided.answer.Lease
+	s := &sealed{key: l.KeyID, claims: a.claims(decided.record.Resource, l)}
+	var err error
+	if s.grant, s.digest, err = a.signer.Sign(s.key, s.claims); err != nil {
+		return nil
+	}
+	return s
+}
+
+// seal signs claims with the key that is named.
+type seal func(key string, claims grant.Claims) (string, lastword.Digest, error)
+
+// sealWith gives the grant that was signed ahead where it is that.
+func (a *Authority) sealWith(ahead *sealed) seal {
+	return func(key string, claims grant.Claims) (string, lastword.Digest, error) {
+		if ahead != nil && ahead.key == key && ahead.claims == claims {
+			return ahead.grant, ahead.digest, nil
+		}
+		return a.signer.Sign(key, claims)
+	}
 }

@@ -321,3 +321,37 @@ func TestACrashUndoesAnAnsweredReleaseAndTheTenureLapses(t *testing.T) {
 		}
 	})
 }
+
+// R1, R2: what was signed while a step was on its way is not the answer to another
+// step, which had to be decided anew.
+func TestAGrantThatWasSignedAheadIsTheAnswerToItsOwnStepOnly(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		hooks, raw := &hooked{Store: w.memory.Open()}, w.memory.Open()
+		a := w.openOn(hooks, authority.Config{})
+		commits := 0
+		hooks.hook(func(h *hooked) {
+			h.sent = func(_ context.Context, steps []store.Step) error {
+				for _, s := range steps {
+					if s.Record == nil {
+						continue
+					}
+					if commits++; commits > 1 {
+						return nil
+					}
+					time.Sleep(time.Millisecond) // the caller signs
+					other := *s.Record           // another process is faster
+					other.Lease, other.Epoch, other.Counter = store.Lease{}, 0, 41
+					if ok, err := raw.Commit(context.Background(), store.Step{Epoch: s.Epoch, Record: &other}); err != nil || !ok[0] {
+						t.Error("no conflict made", err)
+					}
+				}
+				return nil
+			}
+		})
+		got := mustAcquire(t, a, request("a", "1", time.Minute))
+		if got.Fence != 42 || commits != 2 {
+			t.Fatalf("fence %s after %d commits", got.Fence, commits)
+		}
+		verifyGrant(t, a, got)
+	})
+}

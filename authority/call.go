@@ -42,6 +42,10 @@ type call struct {
 	// took had no effect and will have none.
 	taken atomic.Bool
 	done  chan *result // receives exactly one result, if the loop took the call
+	// decided, if not nil, receives what is on its way to the disk, for prepare: work
+	// that need not wait for the answer. What it shows may never come true.
+	decided chan *result
+	prepare func(*result)
 	// refused is the last HELD answer, made durable, of a call that waits.
 	refused atomic.Pointer[result]
 	// over says that the caller waits no longer: the loop, when it gives the call
@@ -110,6 +114,8 @@ func (l *loop) submit(ctx context.Context, c *call, wait time.Duration) (result,
 		select {
 		case r := <-c.done:
 			return *r, r.err
+		case r := <-c.decided:
+			c.prepare(r)
 		case <-late:
 			late = nil
 			c.over.Store(true)

@@ -139,6 +139,8 @@ func haltScript(ts *testscript.TestScript, neg bool, args []string) {
 		signal, kill = syscall.SIGKILL, true
 	} else if len(args) > 0 && args[0] == "INT" {
 		signal = syscall.SIGINT
+	} else if len(args) > 0 && args[0] == "HUP" {
+		signal = syscall.SIGHUP
 	}
 	ts.Check(p.cmd.Process.Signal(signal))
 	err := p.cmd.Wait()
