@@ -36,6 +36,9 @@ INSERT INTO doc (id, body, mail) VALUES ('a', 'old', 'a@x'), ('b', 'old', 'b@x')
 
 func protect(t *testing.T, tables string, all ...sqlfence.Protection) *protected {
 	t.Helper()
+	if raceOn {
+		t.Skip("heavy: one goroutine, and SQLite is ten times slower under the race detector")
+	}
 	p := &protected{T: t, path: filepath.Join(t.TempDir(), "app.db"), seal: newSeal(t)}
 	p.db = openDB(t, p.path, enforcing)
 	p.bypass = openDB(t, p.path, "_pragma=busy_timeout(2000)")
