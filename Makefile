@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run build test check fmt generate baseline model mutants fuzz bench clean \
-	need-go need-race need-servers need-spin need-verify tools format-check vet lint imports generated unit alerts
+	need-go need-race need-servers need-spin need-verify tools format-check vet lint imports generated unit alerts peers
 
 GO       ?= go
 BIN      := bin/lastword
@@ -42,7 +42,7 @@ build: need-go ## bin/lastword
 
 # ---- check it ---------------------------------------------------------------
 
-test: need-go need-race need-servers need-verify tools format-check vet lint imports generated unit alerts ## everything that CI runs; stops at the first failure
+test: need-go need-race need-servers need-verify tools format-check vet lint imports generated unit alerts peers ## everything that CI runs; stops at the first failure
 
 check: need-go tools format-check lint ## format and lint only, quick
 
@@ -90,6 +90,11 @@ alerts:
 	@echo '--- alert rules'
 	@cd internal/alertrules && $(GO) vet ./... && $(GO) test -count=1 -timeout 5m ./...
 
+# In a module of its own, so that no ORM is in the product's go.mod.
+peers:
+	@echo '--- an ORM at protected tables'
+	@cd internal/realservers/peers && $(GO) test -timeout 5m ./...
+
 # The largest scope has all worlds of the smaller ones.
 model: build need-spin ## the model at its largest scope, every broken variant, and spin's second opinion; about five minutes
 	$(BIN) lab model --scope large
@@ -99,6 +104,7 @@ model: build need-spin ## the model at its largest scope, every broken variant, 
 mutants: need-go ## every condition of internal/core and of the adapters' SQL made wrong, one at a time: do model and kit notice; about half an hour
 	LASTWORD_MUTANTS=1 $(GO) test -run TestTheModelNoticesEveryWrongConditionOfTheRules -timeout 3h -v ./model
 	LASTWORD_MUTANTS=1 $(GO) test -run TestTheKitNoticesEveryWrongConditionOfTheSQL -timeout 3h -v ./internal/fencesql
+	LASTWORD_MUTANTS=1 $(GO) test -run TestTheTableNoticesEveryWrongComparisonOfTheFunction -timeout 3h -v ./fence/sqlfence
 
 fuzz: need-go ## every fuzz target for FUZZTIME (10s) each, and a million mutated grants
 	$(GO) test ./grant -run TestMutatedGrants -mutations 1000000 -v

@@ -32,81 +32,98 @@ func beside(call func() error) (over func() (bool, error)) {
 	}
 }
 
-// R1, R6: of all that a round decides, only the answer to a release runs ahead of the
-// disk, and nothing that depends on it.
+// R1, R6: of all that is decided, only the answer to a release runs ahead of the disk,
+// and nothing that depends on it.
 func TestOnlyTheAnswerToAReleaseRunsAheadOfTheDisk(t *testing.T) {
-	for name, only := range map[string]bool{"one user": true, "several": false} {
+	for name, c := range map[string]struct{ sole, touched bool }{
+		"one user": {true, false}, "one user, and the resource is being written": {true, true}, "several users": {false, false},
+	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
-				hooks := &hooked{Store: w.memory.Open()}
-				s := store.Store(hooks)
-				if only {
-					s = sole{hooks}
-				}
-				a := w.openOn(s, authority.Config{})
-				held := func(resource, id string) lastword.TenureRef {
-					r := request("a", id, time.Minute)
-					r.Resource = lastword.Resource(resource)
-					return mustAcquire(t, a, r).TenureRef
-				}
-				released, renewed, completed, canceled := held("jobs/nightly", "1"), held("r/2", "2"), held("r/3", "3"), held("r/4", "4")
-
-				disk := make(chan struct{})
-				hooks.hook(func(h *hooked) {
-					h.sent = func(context.Context, []store.Step) error { <-disk; return nil }
-				})
-				// A first call holds the loop up at the disk, so that the others share a round.
-				first := beside(func() error {
-					r := request("a", "first", time.Minute)
-					r.Resource = "r/first"
-					_, err := a.Acquire(t.Context(), r)
-					return err
-				})
-				first()
-				calls := map[string]func() (bool, error){
-					"release":  beside(func() error { return a.Release(t.Context(), released) }),
-					"renew":    beside(func() error { _, err := a.Renew(t.Context(), renewed); return err }),
-					"complete": beside(func() error { return a.Complete(t.Context(), completed, []byte("x")) }),
-					"cancel":   beside(func() error { return a.Cancel(t.Context(), canceled.Resource, "a", "4") }),
-					"acquire": beside(func() error {
-						r := request("b", "5", time.Minute)
-						r.Resource = "r/5"
-						_, err := a.Acquire(t.Context(), r)
-						return err
-					}),
-					"next": beside(func() error { _, err := a.Acquire(t.Context(), request("b", "6", time.Minute)); return err }),
-					"status": beside(func() error {
-						_, err := a.Status(t.Context(), lastword.StatusQuery{Resource: released.Resource})
-						return err
-					}),
-				}
-				if over, _ := calls["release"](); over {
-					t.Fatal("a release was answered before it was decided")
-				}
-				disk <- struct{}{} // the first round
-				for name, call := range calls {
-					if over, err := call(); over != (only && name == "release") || err != nil {
-						t.Errorf("%s: over %v, %v, before its round is on the disk", name, over, err)
-					}
-				}
-				after := beside(func() error { _, err := a.Acquire(t.Context(), request("c", "7", time.Minute)); return err })
-				if over, _ := after(); over {
-					t.Error("a call that came after the release was answered before that was on the disk")
-				}
-				close(disk)
-				if only {
-					delete(calls, "release")
-				}
-				for name, call := range calls {
-					if over, err := call(); !over || err != nil {
-						t.Errorf("%s: over %v, %v", name, over, err)
-					}
-				}
-				if over, err := after(); !over || !errors.Is(err, lastword.ErrHeld) {
-					t.Errorf("a third one: %v, %v", over, err)
-				}
-			})
+			inBubble(t, func(t *testing.T, w *world) { onlyARelease(t, w, c.sole, c.touched) })
 		})
+	}
+}
+
+func onlyARelease(t *testing.T, w *world, only, touched bool) {
+	hooks := &hooked{Store: w.memory.Open()}
+	s := store.Store(hooks)
+	if only {
+		s = sole{hooks}
+	}
+	a := w.openOn(s, authority.Config{})
+	ask := func(resource, owner, id string) lastword.AcquireRequest {
+		r := request(owner, id, time.Minute)
+		r.Resource = lastword.Resource(resource)
+		return r
+	}
+	hold := func(resource, id string) lastword.TenureRef {
+		return mustAcquire(t, a, ask(resource, "a", id)).TenureRef
+	}
+	acquire := func(r lastword.AcquireRequest) func() error {
+		return func() error { _, err := a.Acquire(t.Context(), r); return err }
+	}
+	const doc = "jobs/nightly"
+	released, renewed, completed, canceled := hold(doc, "1"), hold("r/2", "2"), hold("r/3", "3"), hold("r/4", "4")
+
+	disk := make(chan struct{})
+	hooks.hook(func(h *hooked) {
+		h.sent = func(context.Context, []store.Step) error { <-disk; return nil }
+	})
+	// A first call waits for the disk, so that the others share a round.
+	first := acquire(ask("r/first", "a", "first"))
+	if touched {
+		first = func() error { _, err := a.Renew(t.Context(), released); return err }
+	}
+	calls := map[string]func() (bool, error){"first": beside(first)}
+	expect := func(answered bool) {
+		t.Helper()
+		for name, call := range calls {
+			over, err := call()
+			if want := answered || only && name == "release"; over != want || err != nil {
+				t.Errorf("%s: answered %v, want %v, %v", name, over, want, err)
+			}
+			if over {
+				delete(calls, name)
+			}
+		}
+	}
+	expect(false)
+	calls["release"] = beside(func() error { return a.Release(t.Context(), released) })
+	if only && touched {
+		if over, _ := calls["release"](); over {
+			t.Error("a release was answered by a record that was just being written")
+		}
+	} else {
+		expect(false)
+	}
+	calls["renew"] = beside(func() error { _, err := a.Renew(t.Context(), renewed); return err })
+	calls["complete"] = beside(func() error { return a.Complete(t.Context(), completed, []byte("x")) })
+	calls["cancel"] = beside(func() error { return a.Cancel(t.Context(), canceled.Resource, "a", "4") })
+	calls["acquire"] = beside(acquire(ask("r/5", "b", "5")))
+	calls["next"] = beside(acquire(ask(doc, "b", "6")))
+	calls["status"] = beside(func() error {
+		_, err := a.Status(t.Context(), lastword.StatusQuery{Resource: doc})
+		return err
+	})
+	for name, call := range calls {
+		if over, err := call(); over {
+			t.Errorf("%s was answered before its round began: %v", name, err)
+		}
+	}
+	disk <- struct{}{} // the first round is on the disk, and the second one is not
+	if over, err := calls["first"](); !over || err != nil {
+		t.Errorf("the first call: answered %v, %v", over, err)
+	}
+	delete(calls, "first")
+	expect(false)
+	after := beside(acquire(ask(doc, "c", "7")))
+	if over, _ := after(); over {
+		t.Error("a call that came after the release was answered before that was on the disk")
+	}
+	close(disk)
+	expect(true)
+	if over, err := after(); !over || !errors.Is(err, lastword.ErrHeld) {
+		t.Errorf("a third one: %v, %v", over, err)
 	}
 }
 
@@ -224,21 +241,43 @@ func TestAReleaseSharesTheWriteOfWhatComesNext(t *testing.T) {
 	})
 }
 
-// R3, R6: what somebody waits for, or asks about in the same round, is not put off.
+// R3, R6: what somebody waits for is not put off, also if it is released while
+// something else is being written.
 func TestAReleaseThatSomebodyWaitsForIsNotPutOff(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		hooks := &hooked{Store: w.memory.Open()}
-		a := w.openOn(sole{hooks}, authority.Config{})
-		held := mustAcquire(t, a, request("a", "1", time.Minute))
-		b := background(t.Context(), a, waiting("b", "1", time.Minute))
-		if err := a.Release(t.Context(), held.TenureRef); err != nil {
-			t.Fatal(err)
-		}
-		released := time.Now()
-		if got := <-b; got.err != nil || got.at != released {
-			t.Fatalf("granted %v after the release, %v", got.at.Sub(released), got.err)
-		}
-	})
+	for _, busy := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, w *world) {
+			hooks := &hooked{Store: w.memory.Open()}
+			a := w.openOn(sole{hooks}, authority.Config{})
+			held := mustAcquire(t, a, request("a", "1", time.Minute))
+			b := background(t.Context(), a, waiting("b", "1", time.Minute))
+			disk := make(chan struct{})
+			var other func() (bool, error)
+			if busy {
+				hooks.hook(func(h *hooked) {
+					h.sent = func(context.Context, []store.Step) error { <-disk; return nil }
+				})
+				r := request("a", "2", time.Minute)
+				r.Resource = "other"
+				other = beside(func() error { _, err := a.Acquire(t.Context(), r); return err })
+				other()
+			}
+			release := beside(func() error { return a.Release(t.Context(), held.TenureRef) })
+			early, _ := release()
+			free := time.Now()
+			close(disk)
+			if got := <-b; got.err != nil || got.at != free {
+				t.Fatalf("busy %v: granted %v after the release, %v", busy, got.at.Sub(free), got.err)
+			}
+			if over, err := release(); over == early || err != nil {
+				t.Fatalf("the release: answered %v, %v", over, err)
+			}
+			if busy {
+				if over, err := other(); !over || err != nil {
+					t.Fatalf("the other call: answered %v, %v", over, err)
+				}
+			}
+		})
+	}
 }
 
 // R6: an authority that is closed writes what it has answered; one that dies leaves a
@@ -280,5 +319,39 @@ func TestACrashUndoesAnAnsweredReleaseAndTheTenureLapses(t *testing.T) {
 		if got.Fence <= held.Fence || got.Previous.State != lastword.StateExpired {
 			t.Fatalf("fence %s after %s, before it %+v", got.Fence, held.Fence, got.Previous)
 		}
+	})
+}
+
+// R1, R2: what was signed while a step was on its way is not the answer to another
+// step, which had to be decided anew.
+func TestAGrantThatWasSignedAheadIsTheAnswerToItsOwnStepOnly(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		hooks, raw := &hooked{Store: w.memory.Open()}, w.memory.Open()
+		a := w.openOn(hooks, authority.Config{})
+		commits := 0
+		hooks.hook(func(h *hooked) {
+			h.sent = func(_ context.Context, steps []store.Step) error {
+				for _, s := range steps {
+					if s.Record == nil {
+						continue
+					}
+					if commits++; commits > 1 {
+						return nil
+					}
+					time.Sleep(time.Millisecond) // the caller signs
+					other := *s.Record           // another process is faster
+					other.Lease, other.Epoch, other.Counter = store.Lease{}, 0, 41
+					if ok, err := raw.Commit(context.Background(), store.Step{Epoch: s.Epoch, Record: &other}); err != nil || !ok[0] {
+						t.Error("no conflict made", err)
+					}
+				}
+				return nil
+			}
+		})
+		got := mustAcquire(t, a, request("a", "1", time.Minute))
+		if got.Fence != 42 || commits != 2 {
+			t.Fatalf("fence %s after %d commits", got.Fence, commits)
+		}
+		verifyGrant(t, a, got)
 	})
 }

@@ -95,12 +95,13 @@ func (a *Authority) claims(resource lastword.Resource, l core.Lease) grant.Claim
 	}
 }
 
-func (a *Authority) tenure(res result) (lastword.Tenure, error) {
+// tenure is the answer to a grant or a renewal, whose grant seal signs.
+func (a *Authority) tenure(res result, seal seal) (lastword.Tenure, error) {
 	l := res.answer.Lease
 	if !a.signer.Has(l.KeyID) {
 		return lastword.Tenure{}, keyGone(l)
 	}
-	signed, digest, err := a.signer.Sign(l.KeyID, a.claims(res.record.Resource, l))
+	signed, digest, err := seal(l.KeyID, a.claims(res.record.Resource, l))
 	if err != nil {
 		return lastword.Tenure{}, &lastword.Error{
 			Code: lastword.CodeInternal, Message: "the grant cannot be signed", Err: err,

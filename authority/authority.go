@@ -21,6 +21,11 @@
 //
 // # Not guaranteed
 //
+// That a release which was answered survives a crash, on a store of one user
+// ([store.Sole]): its answer runs ahead of the disk, by half a millisecond and a commit
+// or two, and a tenure whose release is lost lapses by time (R6, R35). Close writes what
+// was answered.
+//
 // That a holder which lost its lease has stopped: that is the fence's part. The
 // order of waiters across several authority processes: each keeps its own queue. A
 // waiter's place is not durable; a restarted authority begins with empty queues, and
@@ -148,6 +153,8 @@ func (a *Authority) AcquireQueued(ctx context.Context, r lastword.AcquireRequest
 			return core.Acquire(rec, req, h, clock, in)
 		}
 	})
+	var signed *sealed
+	c.decided, c.prepare = make(chan *result, 1), func(decided *result) { signed = a.signAhead(decided) }
 	res, err := a.loop.submit(ctx, c, r.Wait)
 	if err != nil {
 		return lastword.Tenure{}, named(err, "acquire", r.Resource)
@@ -155,7 +162,7 @@ func (a *Authority) AcquireQueued(ctx context.Context, r lastword.AcquireRequest
 	if err := a.refusal(res); err != nil {
 		return lastword.Tenure{}, named(err, "acquire", r.Resource)
 	}
-	t, err = a.granted(res)
+	t, err = a.granted(res, a.sealWith(signed))
 	if err == nil && !res.answer.Repeated && a.cfg.Elapsed()-res.sent >= t.TTL {
 		return a.late(ctx, t)
 	}
@@ -166,8 +173,8 @@ func (a *Authority) AcquireQueued(ctx context.Context, r lastword.AcquireRequest
 }
 
 // granted is the tenure of an acquire that was accepted.
-func (a *Authority) granted(res result) (lastword.Tenure, error) {
-	t, err := a.tenure(res)
+func (a *Authority) granted(res result, seal seal) (lastword.Tenure, error) {
+	t, err := a.tenure(res, seal)
 	if err != nil {
 		return lastword.Tenure{}, named(asEnded(err), "acquire", res.record.Resource)
 	}

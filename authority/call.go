@@ -42,6 +42,10 @@ type call struct {
 	// took had no effect and will have none.
 	taken atomic.Bool
 	done  chan *result // receives exactly one result, if the loop took the call
+	// decided, if not nil, receives what is on its way to the disk, for prepare: work
+	// that need not wait for the answer. What it shows may never come true.
+	decided chan *result
+	prepare func(*result)
 	// refused is the last HELD answer, made durable, of a call that waits.
 	refused atomic.Pointer[result]
 	// over says that the caller waits no longer: the loop, when it gives the call
@@ -53,6 +57,7 @@ type call struct {
 	told     bool   // it has its answer, and its step is not durable yet; the loop's
 	repeated bool   // its step is being tried once more, with nobody listening; the loop's
 	deferred bool   // its step is left to the next round; the loop's
+	looked   bool   // it was looked at beside a commit; the loop's
 }
 
 func newCall(k kind, owner string, q store.Query) *call {
@@ -109,6 +114,8 @@ func (l *loop) submit(ctx context.Context, c *call, wait time.Duration) (result,
 		select {
 		case r := <-c.done:
 			return *r, r.err
+		case r := <-c.decided:
+			c.prepare(r)
 		case <-late:
 			late = nil
 			c.over.Store(true)

@@ -95,48 +95,6 @@ func (b *batch) commit() {
 	}
 }
 
-// ahead answers the releases (R6): who gives something back need not wait for the
-// disk. A crash may undo it, and then it lapses. Whatever shows it waits: the other
-// answers of this round for its commit, and later rounds come after it.
-func (b *batch) ahead() {
-	if !b.l.sole {
-		return
-	}
-	for i := range b.answers {
-		if a := &b.answers[i]; a.call.release && a.depends && a.reply.answer.Code == "" {
-			a.call.tell(a.reply)
-		}
-	}
-}
-
-// defers answers a release that nobody else in this round has to do with, no waiter
-// either, and leaves its step to the next round: who gives something back often takes the next thing at
-// once, and both are then one write. Whatever asks for the resource is in a later
-// round, and finds the release before it there, as if it had come just after it.
-func (b *batch) defers(p *page, c *call) bool {
-	if !c.release || c.deferred || c.told || !b.l.sole || p.named > 1 {
-		return false
-	}
-	change, answer := c.decide(p.record, b.request(c.query), b.header, core.Clock{Tick: b.header.Tick, Watched: p.watched})
-	if !change.Write || answer.Code != "" {
-		return false
-	}
-	c.deferred = true
-	c.tell(b.reply(p, c, answer, false))
-	c.taken.Store(false)
-	b.l.deferred = append(b.l.deferred, c)
-	return true
-}
-
-// repeat tries the step of a call once more that was told that it is done. If that
-// comes to nothing, too, the tenure lapses.
-func (b *batch) repeat(c *call) {
-	if !c.repeated {
-		c.repeated = true
-		b.again = append(b.again, c)
-	}
-}
-
 // answer ends a call, or lets it wait, within the bound.
 func (b *batch) answer(a *pending) {
 	w, c := b.l.waiters, a.call
@@ -197,7 +155,7 @@ func (b *batch) send() error {
 	if err := b.l.remember(longest); err != nil {
 		return err
 	}
-	applied, err := b.l.store.Commit(b.l.ctx, b.steps...)
+	applied, err := b.writeOut()
 	if err != nil {
 		return unknown(err)
 	}

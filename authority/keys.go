@@ -197,7 +197,7 @@ func (a *Authority) RenewProof(ctx context.Context, ref lastword.TenureRef, life
 	if err != nil {
 		return lastword.Tenure{}, err
 	}
-	t, err = a.tenure(res)
+	t, err = a.tenure(res, a.signer.SignAgain)
 	if err != nil {
 		return lastword.Tenure{}, named(err, "renew", ref.Resource)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -93,7 +94,7 @@ type markFile struct {
 
 // Load implements [Witness].
 func (w *FileWitness) Load(context.Context) (*Mark, error) {
-	b, err := os.ReadFile(w.path)
+	b, err := readMark(w.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -101,13 +102,36 @@ func (w *FileWitness) Load(context.Context) (*Mark, error) {
 		return nil, w.failed(err)
 	}
 	var f markFile
-	if err := json.Unmarshal(b, &f); err != nil {
-		return nil, w.failed(err)
+	if json.Unmarshal(b, &f) != nil {
+		return nil, w.failed(errors.New("it is not the JSON of a witness"))
 	}
 	if f.Version != 1 || f.Current > lastword.MaxEpoch || f.Pending > lastword.MaxEpoch || f.Longest < 0 {
 		return nil, w.failed(fmt.Errorf("version %d with epochs %d and %d is no mark of version 1", f.Version, f.Current, f.Pending))
 	}
 	return &Mark{Current: f.Current, Pending: f.Pending, Starting: f.Starting, First: f.First, Longest: core.Span(f.Longest), Store: f.Store}, nil
+}
+
+// readMark reads a file that may be anything: it does not hang on a named pipe, nor read
+// a device for ever.
+func readMark(path string) ([]byte, error) {
+	const most = 64 << 10
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // it was only read
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is not a regular file")
+	}
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && len(b) > most {
+		err = fmt.Errorf("it has more than %d bytes", most)
+	}
+	return b, err
 }
 
 // Swap implements [Witness]. Processes exclude each other by a lock on a file
@@ -145,7 +169,9 @@ func (w *FileWitness) change(ctx context.Context, old *Mark, do func() error) (b
 	return true, nil
 }
 
-// write is durable before it returns: the file, then the directory that names it.
+// write is durable before it returns: the file, then the directory that names it. The lock
+// is held, so that the name on the way can be the same every time, and what a process has
+// left that was killed is written over.
 func (w *FileWitness) write(m Mark) error {
 	b, err := json.MarshalIndent(markFile{
 		Version: 1, Store: m.Store, Current: m.Current, Pending: m.Pending, Starting: m.Starting, First: m.First, Longest: int64(m.Longest),
@@ -154,7 +180,7 @@ func (w *FileWitness) write(m Mark) error {
 		return err
 	}
 	dir := filepath.Dir(w.path)
-	tmp, err := os.CreateTemp(dir, ".witness-*")
+	tmp, err := os.OpenFile(w.path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
 		return err
 	}

@@ -2,11 +2,13 @@ package authority_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/lastword/lastword/authority"
@@ -105,6 +107,21 @@ func TestR10AFileWitnessKeepsWhatItWasGiven(t *testing.T) {
 	if err != nil || len(entries) != 2 {
 		t.Fatalf("left beside witness and lock: %v, %v", entries, err)
 	}
+	// What a process has left that was killed while it wrote does not stay.
+	if err := os.WriteFile(path+".new", []byte(strings.Repeat("half", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	next := mark
+	next.Longest++
+	if ok, err := w.Swap(t.Context(), &mark, next); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if now, err := w.Load(t.Context()); err != nil || *now != next {
+		t.Fatalf("%+v, %v", now, err)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 2 {
+		t.Fatalf("left beside witness and lock: %v, %v", entries, err)
+	}
 }
 
 func TestR10AnUnusableFileWitnessIsOneClearLine(t *testing.T) {
@@ -131,8 +148,18 @@ func TestR10AnUnusableFileWitnessIsOneClearLine(t *testing.T) {
 			t.Errorf("%s: a swap went through: %v", name, err)
 		}
 	}
-	if _, err := authority.NewFileWitness(dir).Load(t.Context()); err == nil {
-		t.Error("a directory was read")
+	pipe, endless := filepath.Join(dir, "pipe"), filepath.Join(dir, "endless")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink("/dev/zero", endless), os.WriteFile(filepath.Join(dir, "large"), make([]byte, 1<<20), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, pipe, endless, filepath.Join(dir, "large")} {
+		w := authority.NewFileWitness(path)
+		if _, err := w.Load(t.Context()); err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s was read: %v", path, err)
+		}
+		if ok, err := w.Swap(t.Context(), nil, authority.Mark{}); ok || err == nil {
+			t.Errorf("%s: a swap went through: %v", path, err)
+		}
 	}
 	missing := authority.NewFileWitness(filepath.Join(dir, "no", "such", "witness"))
 	if ok, err := missing.Swap(t.Context(), nil, authority.Mark{}); ok || err == nil {

@@ -24,19 +24,19 @@ type agenda struct {
 func (a *agenda) plan(l *Lease, at, piece int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if l.index >= 0 && l.at == at {
+	if l.wake.index >= 0 && l.wake.at == at {
 		return
 	}
 	if len(a.leases) == 0 || piece < a.piece {
 		a.piece = piece
 	}
-	l.at = at
-	if l.index < 0 {
-		heap.Push(&a.leases, l)
+	l.wake.at = at
+	if l.wake.index < 0 {
+		heap.Push(&a.leases, &l.wake)
 	} else {
-		heap.Fix(&a.leases, l.index)
+		heap.Fix(&a.leases, l.wake.index)
 	}
-	if l.index == 0 {
+	if l.wake.index == 0 {
 		a.arm()
 	}
 }
@@ -45,10 +45,10 @@ func (a *agenda) plan(l *Lease, at, piece int64) {
 func (a *agenda) drop(l *Lease) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if l.index < 0 {
+	if l.wake.index < 0 {
 		return
 	}
-	heap.Remove(&a.leases, l.index)
+	heap.Remove(&a.leases, l.wake.index)
 	if len(a.leases) == 0 {
 		a.arm()
 	}
@@ -100,13 +100,21 @@ func (a *agenda) due() (due []*Lease, ok bool) {
 	}
 	a.running = true
 	for now := a.now(); len(a.leases) > 0 && a.leases[0].at <= now; {
-		due = append(due, heap.Pop(&a.leases).(*Lease))
+		due = append(due, heap.Pop(&a.leases).(*place).lease)
 	}
 	return due, true
 }
 
-// byMoment is a heap of leases by the time of their next waking.
-type byMoment []*Lease
+// place is that of a lease in a heap, whose lock guards it.
+type place struct {
+	lease *Lease
+	at    int64
+	index int   // -1 if it is not in there
+	call  int64 // of those that wait for their turn: the time-out of the call
+}
+
+// byMoment is a heap of leases, the earliest moment first.
+type byMoment []*place
 
 func (m byMoment) Len() int           { return len(m) }
 func (m byMoment) Less(i, j int) bool { return m[i].at < m[j].at }
@@ -118,17 +126,17 @@ func (m byMoment) Swap(i, j int) {
 
 // Push implements heap.Interface.
 func (m *byMoment) Push(x any) {
-	l := x.(*Lease)
-	l.index = len(*m)
-	*m = append(*m, l)
+	p := x.(*place)
+	p.index = len(*m)
+	*m = append(*m, p)
 }
 
 // Pop implements heap.Interface.
 func (m *byMoment) Pop() any {
 	last := len(*m) - 1
-	l := (*m)[last]
+	p := (*m)[last]
 	(*m)[last] = nil
 	*m = (*m)[:last]
-	l.index = -1
-	return l
+	p.index = -1
+	return p
 }

@@ -240,7 +240,6 @@ func (a *attempt) granted(base int64, t lastword.Tenure) (*Lease, error) {
 	l.proofLife = a.options.ProofLife
 	l.keepProof(t.StatusProof)
 	if !a.c.enter(l) {
-		l.cancel(errClosing)
 		return nil, errClosing
 	}
 	l.begin()

@@ -12,37 +12,95 @@ import (
 
 var errNoReturn = errors.New("the call did not return")
 
-// callLocked makes a call about the lease beside everything else: a renewal or a
-// question. It ends with its time-out, and when trust does. land takes the answer,
-// whatever becomes of the call: a panic of the authority counts as no answer, for
-// one lease must not end with the trouble of another.
-func (l *Lease) callLocked(timeout int64, call func(ctx context.Context) error, land func(error)) {
-	l.calls++
-	go func() {
-		err := errNoReturn
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("the authority panicked: %v", p)
-			}
-			land(err)
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.calls--
-			l.settleLocked()
-		}()
-		err = bounded(l.over, time.Duration(timeout), call)
-	}()
+// begunCall is a call about a lease that has begun: its context ends with its
+// time-out, and when trust does.
+type begunCall struct {
+	ctx     context.Context //nolint:containedctx // lives as long as the call
+	cancel  context.CancelFunc
+	began   int64
+	timeout int64
+	renews  bool
+	end     *context.CancelFunc // where its lease keeps cancel
 }
 
-func (l *Lease) renewLocked() {
+// callLocked begins what is due, as far as there is room, each beside everything else.
+func (l *Lease) callLocked(now int64) {
+	for !l.queued && (l.trust.RenewalDue(now) || l.trust.QueryDue(now)) {
+		if !l.c.calls.enterLocked(l) {
+			l.queued = true
+			return
+		}
+		go l.c.calls.run(l.nextLocked(now))
+	}
+}
+
+// called is the call that l has waited for, nil if it is not due any more.
+func (l *Lease) called() func() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queued = false
+	now := l.c.now()
+	l.changeLocked(l.trust.At(now), now, nil)
+	call := l.nextLocked(now)
+	l.callLocked(now)
+	l.planLocked()
+	l.settleLocked()
+	return call
+}
+
+// nextLocked is the call that is due, which counts as sent from here on.
+func (l *Lease) nextLocked(now int64) func() {
+	switch {
+	case l.trust.RenewalDue(now):
+		l.changeLocked(l.trust.Ask(now), now, nil)
+		c := l.beginLocked(&l.renewing, now)
+		c.renews = true
+		return func() { l.renew(c) }
+	case l.trust.QueryDue(now):
+		l.changeLocked(l.trust.Question(now), now, nil)
+		c := l.beginLocked(&l.asking, now)
+		return func() { l.question(c) }
+	}
+	return nil
+}
+
+func (l *Lease) beginLocked(end *context.CancelFunc, now int64) *begunCall {
+	l.calls++
+	c := &begunCall{began: now, timeout: l.trust.Call, end: end}
+	c.ctx, c.cancel = context.WithTimeout(context.Background(), time.Duration(c.timeout))
+	*end = c.cancel
+	return c
+}
+
+// perform makes the call. land takes the answer, whatever becomes of the call: a panic of
+// the authority counts as no answer, for one lease must not end with the trouble of
+// another.
+func (l *Lease) perform(c *begunCall, call func(ctx context.Context) error, land func(error)) {
+	err := errNoReturn
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the authority panicked: %v", p)
+		}
+		l.c.calls.learn(c, err)
+		c.cancel()
+		land(err)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.calls--
+		*c.end = nil // one call of a kind at a time
+		l.settleLocked()
+	}()
+	err = call(c.ctx)
+}
+
+func (l *Lease) renew(c *begunCall) {
 	var t lastword.Tenure
-	began := l.trust.Sent
-	l.callLocked(l.trust.Call, func(ctx context.Context) (err error) {
+	l.perform(c, func(ctx context.Context) (err error) {
 		t, err = l.renewal(ctx)
 		return err
 	}, func(err error) {
-		if l.over.Err() == nil || err == nil || answerOf(err) == refused {
-			l.c.answered(l.ctx, OpRenew, l, l.tenure.Resource, began, err)
+		if err == nil || answerOf(err) == refused || !l.isOver() {
+			l.c.answered(l.values, OpRenew, l, l.tenure.Resource, c.began, err)
 		}
 		l.stepWith(err, func(trust core.Trust, now int64) core.Trust {
 			return takeRenewal(l.c, trust, l.tenure.TenureRef, t, err, now)
@@ -50,9 +108,9 @@ func (l *Lease) renewLocked() {
 	})
 }
 
-func (l *Lease) questionLocked() {
+func (l *Lease) question(c *begunCall) {
 	var st lastword.Status
-	l.callLocked(l.trust.Call, func(ctx context.Context) (err error) {
+	l.perform(c, func(ctx context.Context) (err error) {
 		ref := l.tenure.TenureRef
 		st, err = l.c.authority.Status(ctx, lastword.StatusQuery{
 			Resource: ref.Resource, LeaseID: ref.LeaseID, Owner: ref.Owner, RequestID: ref.RequestID,

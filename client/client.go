@@ -20,6 +20,7 @@ type Client struct {
 	close   context.CancelFunc
 
 	agenda   agenda    // when something is to be done about which lease
+	calls    calls     // those that keep leases up
 	silent   bool      // neither log nor receiver wants to hear of events
 	reporter *reporter // nil if nobody observes
 
@@ -47,6 +48,7 @@ func New(a Authority, cfg Config) (*Client, error) {
 	}
 	c := &Client{authority: a, cfg: cfg, silent: silent, leases: make(map[*Lease]struct{}), claims: make(map[requestName]*Lease)}
 	c.agenda.now = c.now
+	c.calls.init(c.now)
 	c.reporter = newReporter(c)
 	c.closing, c.close = context.WithCancel(context.Background())
 	return c, nil

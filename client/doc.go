@@ -41,7 +41,11 @@
 //
 // The leases of a client do not disturb each other: no call, no receiver of events and
 // no log handler that hangs or panics delays the renewals or the end of another lease.
-// A lease at rest costs no goroutine and no timer of its own. Nothing is left behind
+// A lease at rest costs no goroutine and no timer of its own. The renewals of many leases
+// do not get in each other's way: while the authority is slow, 256 of them are under way at
+// a time, and the others are sent when there is room, those first whose trust ends first.
+// So an authority that cannot answer for all leases in time keeps as many as it can.
+// Nothing is left behind
 // after a lease has ended: no goroutine, no timer, no map entry.
 //
 // # Not guaranteed

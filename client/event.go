@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -99,7 +100,7 @@ func (l *Lease) nextEvent() (Event, bool) {
 	defer l.mu.Unlock()
 	o := &l.outbox
 	if len(o.events) == 0 {
-		o.telling = false
+		o.events, o.telling = nil, false
 		return Event{}, false
 	}
 	e := o.events[0]
@@ -134,7 +135,8 @@ func (l *Lease) log(e Event) {
 	case e.From == lastword.HolderUnknown:
 		level, message = slog.LevelInfo, "ownership is known again"
 	}
-	if !l.c.cfg.Logger.Enabled(l.ctx, level) {
+	ctx := context.WithoutCancel(l.values)
+	if !l.c.cfg.Logger.Enabled(ctx, level) {
 		return
 	}
 	attrs := []any{"resource", e.Resource, "fence", e.Fence, "lease", e.LeaseID, "from", e.From, "to", e.To}
@@ -144,5 +146,5 @@ func (l *Lease) log(e Event) {
 	if e.Dropped > 0 {
 		attrs = append(attrs, "dropped", e.Dropped)
 	}
-	l.c.cfg.Logger.Log(l.ctx, level, message, attrs...)
+	l.c.cfg.Logger.Log(ctx, level, message, attrs...)
 }

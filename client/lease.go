@@ -16,34 +16,39 @@ type Lease struct {
 	c      *Client
 	tenure lastword.Tenure
 
-	ctx    context.Context //nolint:containedctx // the life of the tenure is what it stands for
-	cancel context.CancelCauseFunc
+	values context.Context //nolint:containedctx // of the acquire: the lease's own context has its values
 
-	// over ends when trust does, no earlier: a lease that is being given up has a
-	// cancelled ctx while its work finishes, and is still renewed.
-	over    context.Context //nolint:containedctx // as above
-	setOver context.CancelFunc
-	work    chan struct{} // closed when the work under Run has returned; nil without
+	work chan struct{} // closed when the work under Run has returned; nil without
 
 	mu       sync.Mutex
 	trust    core.Trust
-	begun    bool // it is kept: renewals and questions are sent
-	calls    int  // those under way
-	settled  bool // trust is over and no call is under way
-	stopping bool // the work under Run has been told to stop
+	begun    bool               // it is kept: renewals and questions are sent
+	queued   bool               // it waits for its turn to make a call
+	calls    int                // those under way
+	renewing context.CancelFunc // ends the last renewal
+	asking   context.CancelFunc // ends the last question
+	settled  bool               // trust is over and no call is under way
+	stopping bool               // the work under Run has been told to stop
 	records  map[string]*record
 	ended    error // why trust ended
-	outbox   outbox
+	// What many leases never need is made when it is asked for.
+	ctx    context.Context //nolint:containedctx // the life of the tenure is what it stands for
+	cancel context.CancelCauseFunc
+	left   error // with what ctx has ended, or is to end as soon as it is made
+	// over is closed when trust ends, no earlier: a lease that is being given up has a
+	// cancelled ctx while its work finishes, and is still renewed.
+	over   chan struct{}
+	outbox outbox
 
 	proofLife time.Duration          // 0: no proof is asked for
 	proof     atomic.Pointer[string] // the newest one
 
-	at    int64 // when it is to be woken; of the agenda, whose lock guards it
-	index int   // in the agenda, -1 if it is not in there
+	wake place // in the agenda
+	turn place // among those that wait for their turn
 
 	completed *lastword.Digest // of the accepted result
 
-	releasing chan struct{} // holds one token; who has it may send the release
+	releasing chan struct{} // see releaseTurn
 	sent      bool          // a release was sent
 	answered  bool          // it has a definite answer,
 	answer    error         // namely this one
@@ -53,20 +58,11 @@ type Lease struct {
 type leaseKey struct{ l *Lease }
 
 func newLease(c *Client, values context.Context, t lastword.Tenure, trust core.Trust, work bool) *Lease {
-	l := &Lease{
-		c:         c,
-		tenure:    t,
-		trust:     trust,
-		index:     -1,
-		records:   make(map[string]*record),
-		releasing: make(chan struct{}, 1),
-	}
+	l := &Lease{c: c, values: values, tenure: t, trust: trust}
+	l.wake, l.turn = place{lease: l, index: -1}, place{lease: l, index: -1}
 	if work {
 		l.work = make(chan struct{})
 	}
-	base := context.WithValue(context.WithoutCancel(values), leaseKey{l}, true)
-	l.ctx, l.cancel = context.WithCancelCause(base)
-	l.over, l.setOver = context.WithCancel(context.Background())
 	return l
 }
 
@@ -110,7 +106,47 @@ func (l *Lease) Previous() lastword.Ending { return l.tenure.Previous }
 // (R28). (Timers may be late, after a suspend above all; State and Sequence never
 // are.) It carries the values of the acquire's context, and neither its cancellation
 // nor its deadline.
-func (l *Lease) Context() context.Context { return l.ctx }
+func (l *Lease) Context() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx == nil {
+		base := context.WithValue(context.WithoutCancel(l.values), leaseKey{l}, true)
+		l.ctx, l.cancel = context.WithCancelCause(base)
+		if l.left != nil {
+			l.cancel(l.left)
+		}
+	}
+	return l.ctx
+}
+
+// leaveLocked ends the context; the first cause counts.
+func (l *Lease) leaveLocked(cause error) {
+	if l.left == nil {
+		l.left = cause
+	}
+	if l.cancel != nil {
+		l.cancel(cause)
+	}
+}
+
+// whenOver is closed when trust ends.
+func (l *Lease) whenOver() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over == nil {
+		l.over = make(chan struct{})
+		if l.trust.Final() {
+			close(l.over)
+		}
+	}
+	return l.over
+}
+
+func (l *Lease) isOver() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.trust.Final()
+}
 
 // State is what is known at this moment; it compares with the clock, and waits for
 // no I/O (R25, R26).
@@ -130,13 +166,8 @@ func (l *Lease) stepWith(err error, f func(core.Trust, int64) core.Trust) core.T
 	defer l.mu.Unlock()
 	now := l.c.now()
 	l.changeLocked(f(l.trust, now), now, err)
-	if l.begun && l.trust.RenewalDue(now) {
-		l.changeLocked(l.trust.Ask(now), now, nil)
-		l.renewLocked()
-	}
-	if l.begun && l.trust.QueryDue(now) {
-		l.changeLocked(l.trust.Question(now), now, nil)
-		l.questionLocked()
+	if l.begun {
+		l.callLocked(now)
 	}
 	l.planLocked()
 	l.settleLocked()
@@ -164,9 +195,17 @@ func (l *Lease) changeLocked(next core.Trust, now int64, err error) {
 
 func (l *Lease) endLocked() {
 	l.ended = endError(l.trust.End, l.tenure.Resource)
-	l.cancel(l.ended)
-	l.setOver()
+	l.leaveLocked(l.ended)
+	if l.over != nil {
+		close(l.over)
+	}
+	for _, end := range []context.CancelFunc{l.renewing, l.asking} {
+		if end != nil {
+			end()
+		}
+	}
 	l.records = nil
+	l.c.calls.drop(l)
 	l.c.forget(l)
 }
 
@@ -182,6 +221,9 @@ func (l *Lease) settleLocked() {
 // planLocked puts the next moment at which something is to be done into the agenda.
 func (l *Lease) planLocked() {
 	next, ok := l.trust.Next()
+	if l.queued { // what is due waits for its turn, and trust does not
+		next, ok = l.trust.Wake()
+	}
 	switch {
 	case !l.begun:
 	case !ok:

@@ -73,7 +73,7 @@ func (l *Lease) drain(ctx context.Context) error {
 	l.giveUp()
 	select {
 	case <-l.work:
-	case <-l.over.Done():
+	case <-l.whenOver():
 	case <-ctx.Done():
 		l.step(core.Trust.Overrun)
 	}
@@ -86,7 +86,9 @@ func (l *Lease) drain(ctx context.Context) error {
 // giveUp ends the context of the work under Run; the lease is kept while it stops.
 func (l *Lease) giveUp() {
 	cause := endError(core.TrustReleased, l.tenure.Resource)
-	l.cancel(cause)
+	l.mu.Lock()
+	l.leaveLocked(cause)
+	l.mu.Unlock()
 	l.stop(cause)
 }
 
@@ -137,17 +139,28 @@ func (l *Lease) working() bool {
 	}
 }
 
+// releaseTurn holds one token; who has it may send the release.
+func (l *Lease) releaseTurn() chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.releasing == nil {
+		l.releasing = make(chan struct{}, 1)
+	}
+	return l.releasing
+}
+
 func (l *Lease) sendRelease(ctx context.Context) (sent error) {
+	turn := l.releaseTurn()
 	select {
-	case l.releasing <- struct{}{}:
+	case turn <- struct{}{}:
 	default:
 		select {
-		case l.releasing <- struct{}{}:
+		case turn <- struct{}{}:
 		case <-ctx.Done():
 			return l.unknown("release", ctx.Err()) // another call is sending it
 		}
 	}
-	defer func() { <-l.releasing }()
+	defer func() { <-turn }()
 	switch err := ctx.Err(); {
 	case l.answered:
 		return l.answer

@@ -29,7 +29,7 @@ func (c *Client) Run(ctx context.Context, resource lastword.Resource, o AcquireO
 	if err != nil {
 		return err
 	}
-	inner, cancel := context.WithCancelCause(l.ctx)
+	inner, cancel := context.WithCancelCause(l.Context())
 	unhook := context.AfterFunc(ctx, func() {
 		cancel(context.Cause(ctx))
 		l.stop(context.Cause(ctx))

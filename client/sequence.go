@@ -31,7 +31,7 @@ func (l *Lease) Sequence(ctx context.Context, name string) (seq *lastword.Sequen
 	}
 	select {
 	case r.turn <- struct{}{}:
-	case <-l.over.Done():
+	case <-l.whenOver():
 		return nil, nil, l.refusal("sequence")
 	case <-ctx.Done():
 		return nil, nil, &lastword.Error{
@@ -52,8 +52,11 @@ func (l *Lease) Sequence(ctx context.Context, name string) (seq *lastword.Sequen
 func (l *Lease) record(name string) *record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.records == nil {
+	if l.trust.Final() {
 		return nil
+	}
+	if l.records == nil {
+		l.records = make(map[string]*record)
 	}
 	r := l.records[name]
 	if r == nil {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/lastword/lastword/internal/realservers"
 )
 
 // run starts an example with one command, in a directory for temporary files that has to
@@ -72,6 +74,29 @@ func TestTheWorkerPoolRunsWithOneCommand(t *testing.T) {
 		"agent-1 hangs", "agent-1 wakes up: its lease says NOT_HOLDER", "the database says STALE_OWNER",
 		"12 tasks, 12 results, each of them once",
 	)
+}
+
+// R14b, with a real etcd: its create revision fences a table.
+func TestTheLocksOfAnEtcdGuardATable(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts an etcd; runs without the race detector")
+	}
+	etcd, err := realservers.Etcd(t.Context(), 1, realservers.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := etcd.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for range 2 { // it may be run again
+		wantInOrder(t, run(t, "go", "run", "./etcd", "--etcd", etcd.Addr),
+			"edit-1: APPLIED", "worker-1 hangs", "edit-2: apply doc/a: UNVERIFIED", "edit-3: APPLIED",
+			"worker-1 wakes up", "edit-4: apply doc/a: STALE_OWNER", `the document is "two", as worker-2 left it`,
+		)
+	}
 }
 
 // As a user runs it: dev, and the script with what it prints for people. That it sees

@@ -64,9 +64,7 @@ var errEnforced = errors.New("fence: the record is in enforce")
 // changes anything about it.
 func (w *passage) tolerable(refusal error) (out outcome, ok bool) {
 	v, _, _ := verdictOf(refusal)
-	switch v {
-	case lastword.FenceRequired, lastword.Unverified, lastword.StatusUnavailable:
-	default:
+	if v != lastword.FenceRequired && v != lastword.Unverified && v != lastword.StatusUnavailable {
 		return out, false
 	}
 	if !w.g.cfg.Rollout || w.key.Resource == "" || !w.g.cfg.admits(w.key.Resource) || w.writes() != nil {

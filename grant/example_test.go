@@ -76,6 +76,31 @@ func ExampleInspect() {
 	// true true
 }
 
+func ExampleInspectStatus() {
+	key, err := grant.NewKey()
+	if err != nil {
+		panic(err)
+	}
+	signer, err := grant.NewSigner("billing", key)
+	if err != nil {
+		panic(err)
+	}
+	proof, err := signer.SignStatus(grant.StatusClaims{
+		Domain: "billing", Resource: "doc/a", LeaseID: "l1", Fence: 41, GrantDigest: lastword.DigestOf([]byte("the grant")),
+		State: lastword.StateHeld, Revision: 7, IssuedAt: time.Unix(1000, 0), Expires: time.Unix(1010, 0),
+	})
+	if err != nil {
+		panic(err)
+	}
+	said, err := grant.InspectStatus(proof)
+	fmt.Println(said.Claims.LeaseID, said.Claims.State, said.Claims.Expires.Sub(said.Claims.IssuedAt), said.KeyID == key.ID(), err)
+	_, err = grant.InspectStatus("eyJ.e30.")
+	fmt.Println(errors.Is(err, lastword.ErrUnverified), grant.ReasonOf(err))
+	// Output:
+	// l1 HELD 10s true <nil>
+	// true ENCODING
+}
+
 func ExampleLoadOrCreateKey() {
 	dir, err := os.MkdirTemp("", "lastword")
 	if err != nil {

@@ -105,7 +105,7 @@ const (
 
 // Refusal is why a grant or a status proof was not believed. It stands in the Err
 // field of the [lastword.Error] of code UNVERIFIED that [Verifier.Open],
-// [Verifier.OpenStatus] and [Inspect] return, so errors.As finds it. It never holds a
+// [Verifier.OpenStatus], [Inspect] and [InspectStatus] return, so errors.As finds it. It never holds a
 // part of what was refused.
 type Refusal struct {
 	Reason Reason
@@ -179,7 +179,7 @@ var explanations = map[Reason]explanation{
 // are the other side's words until they are verified.
 func refused(op string, resource lastword.Resource, why *Refusal) error {
 	e := explanations[why.Reason]
-	if op == opStatus {
+	if op == opStatus || op == opInspectStatus {
 		if why.Reason == ReasonType {
 			e = explanation{"this is not a status proof", "pass the proof, not a grant or another token"}
 		}

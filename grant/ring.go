@@ -491,23 +491,3 @@ func (r *Ring) assemble(f ringFile, keys map[string]Key) (*ringState, error) {
 	s.bundle, err = published.bundle(f.Domain, info)
 	return s, err
 }
-
-// Export writes the trust bundle to a file that everybody may read, atomically and
-// durably, replacing what is there.
-func (r *Ring) Export(path string) error {
-	if err := r.Reload(); err != nil {
-		return err
-	}
-	b, err := r.Bundle()
-	if err != nil {
-		return err
-	}
-	raw, err := b.Marshal()
-	if err != nil {
-		return err
-	}
-	if err := replaceFile(path, append(raw, '\n'), 0o644); err != nil {
-		return &lastword.Error{Code: lastword.CodeUnavailable, Op: "export bundle", Message: path, Err: pathless(err)}
-	}
-	return nil
-}

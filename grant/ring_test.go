@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -357,6 +358,8 @@ func TestRingFilesAreChecked(t *testing.T) {
 	}
 	mode := func(path string, m os.FileMode) func() error { return func() error { return os.Chmod(path, m) } }
 	json := filepath.Join(r.Dir(), "ring.json")
+	pipe := func() error { return errors.Join(os.Rename(json, json+".away"), syscall.Mkfifo(json, 0o600)) }
+	refused("a ring that is a named pipe", "no regular file", pipe, func() error { return os.Rename(json+".away", json) })
 	good, err := os.ReadFile(json)
 	must(t, err)
 	content := func(b string) func() error { return func() error { return os.WriteFile(json, []byte(b), 0o600) } }
@@ -447,6 +450,57 @@ func TestExportIsTheBundle(t *testing.T) {
 	must(t, err)
 	if len(entries) != 1 {
 		t.Fatalf("left behind: %v", entries)
+	}
+}
+
+// A slip of the hand: what is no earlier bundle of this domain stays as it is.
+func TestExportReplacesABundleAndNothingElse(t *testing.T) {
+	r := newRing(t, 4)
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	other, err := grant.OpenRing(grant.RingConfig{Dir: filepath.Join(t.TempDir(), "r"), Domain: "another", First: key(t, 1)})
+	must(t, err)
+	must(t, other.Advance(0, ringHint))
+	must(t, other.Export(at("another domain's")))
+	must(t, os.WriteFile(at("a key"), keyPEM(t, private(0)), 0o600))
+	must(t, os.WriteFile(at("a text"), []byte("hello"), 0o600))
+	must(t, os.WriteFile(at("too large"), make([]byte, grant.MaxBundleBytes+1), 0o600))
+	must(t, os.Mkdir(at("a directory"), 0o700))
+	must(t, syscall.Mkfifo(at("a pipe"), 0o600))
+	must(t, os.Symlink(at("nowhere"), at("a link to nothing")))
+	must(t, os.Symlink(at("a key"), at("a link to a key")))
+	before, err := os.ReadDir(dir)
+	must(t, err)
+	for _, e := range before {
+		info, err := os.Lstat(at(e.Name()))
+		must(t, err)
+		if err := r.Export(at(e.Name())); !errors.Is(err, lastword.ErrInvalid) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", e.Name(), err)
+		}
+		if now, err := os.Lstat(at(e.Name())); err != nil || !os.SameFile(now, info) || now.Size() != info.Size() {
+			t.Errorf("%s was replaced: %v", e.Name(), err)
+		}
+	}
+	if err := r.Export(""); !errors.Is(err, lastword.ErrInvalid) {
+		t.Errorf("no name: %v", err)
+	}
+	after, err := os.ReadDir(dir)
+	must(t, err)
+	if len(after) != len(before) {
+		t.Errorf("left behind: %v", after)
+	}
+	// A file that mktemp has made, an earlier bundle, and one behind a link.
+	must(t, os.WriteFile(at("empty"), nil, 0o600))
+	must(t, r.Export(at("empty")))
+	must(t, os.Symlink(at("empty"), at("a link")))
+	must(t, r.RevokeEpochs(2))
+	must(t, r.Export(at("a link")))
+	raw, err := os.ReadFile(at("empty"))
+	must(t, err)
+	b, err := grant.ParseBundle(raw)
+	must(t, err)
+	if info, err := os.Lstat(at("a link")); err != nil || info.Mode()&os.ModeSymlink == 0 || b.Sequence() != r.Info().Sequence {
+		t.Errorf("behind a link: sequence %d, %v", b.Sequence(), err)
 	}
 }
 

@@ -193,7 +193,7 @@ func (r *Ring) readFile() (*ringFile, stamp, error) {
 		return nil, stamp{}, r.bad(fmt.Sprintf("its mode %04o lets others reach it", dir.Mode().Perm()),
 			"chmod 700 it, and replace the keys if others may have read them")
 	}
-	file, err := os.Open(filepath.Join(r.dir, ringName))
+	file, err := os.OpenFile(filepath.Join(r.dir, ringName), os.O_RDONLY|syscall.O_NONBLOCK, 0) // not to hang on a named pipe
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, stamp{}, nil
 	}

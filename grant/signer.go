@@ -15,6 +15,7 @@ type Signer struct {
 	domain string
 	fixed  *keyset // nil: the ring's
 	ring   *Ring
+	again  signatures // of grants that are asked for again
 }
 
 // keyset is the keys of a signer at one moment. It is immutable.
@@ -122,8 +123,9 @@ func (s *Signer) Sign(kid string, c Claims) (grant string, d lastword.Digest, er
 }
 
 // seal appends the signature of input.
-func (k Key) seal(input []byte) string {
-	sig := k.k.sign(input)
+func (k Key) seal(input []byte) string { return withSeal(input, k.k.sign(input)) }
+
+func withSeal(input, sig []byte) string {
 	return string(base64.RawURLEncoding.AppendEncode(append(input, '.'), sig))
 }
 

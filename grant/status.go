@@ -179,6 +179,34 @@ func (p *parsedStatus) readClaims(in []byte) *Refusal {
 	return nil
 }
 
+// UnverifiedStatus is what a status proof says about itself: for people to look at, never
+// to decide with.
+type UnverifiedStatus struct {
+	Claims    StatusClaims
+	KeyID     string
+	Algorithm string
+}
+
+const opInspectStatus = "inspect status proof"
+
+// InspectStatus reads a status proof as strictly as [Verifier.OpenStatus] does, without a
+// trust bundle, without checking the signature and without a clock. It fails with
+// UNVERIFIED and a [Refusal] if the proof has not the right shape, type or version, or
+// if its epoch contradicts its fence.
+func InspectStatus(proof string) (UnverifiedStatus, error) {
+	if len(proof) > MaxBytes {
+		return UnverifiedStatus{}, refused(opInspectStatus, "", &Refusal{Reason: ReasonTooLarge})
+	}
+	p, why := parseStatus(proof)
+	if why == nil && p.odd {
+		why = &Refusal{Reason: ReasonEpoch}
+	}
+	if why != nil {
+		return UnverifiedStatus{}, refused(opInspectStatus, "", why)
+	}
+	return UnverifiedStatus{Claims: p.claims, KeyID: p.kid, Algorithm: p.alg}, nil
+}
+
 // StatusWant is what a status proof must be bound to.
 type StatusWant struct {
 	// Grant is the grant that the proof must speak of, by resource, lease, fence and

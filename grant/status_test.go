@@ -314,6 +314,13 @@ func FuzzOpenStatusOnlySignedBytes(f *testing.F) {
 		case err != nil && grant.ReasonOf(err) == "":
 			t.Fatalf("refused without a reason: %v", err)
 		}
+		said, bad := grant.InspectStatus(s)
+		switch {
+		case err == nil && (bad != nil || said.Claims != got.Claims()):
+			t.Fatalf("opened, and inspected as %+v, %v", said.Claims, bad)
+		case bad != nil && (said != (grant.UnverifiedStatus{}) || grant.ReasonOf(bad) == "" || len(s) > 9 && strings.Contains(bad.Error(), s)):
+			t.Fatalf("%+v beside %v", said, bad)
+		}
 	})
 }
 

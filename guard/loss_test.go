@@ -26,14 +26,14 @@ import (
 const stubborn = `trap "" TERM; GUARD_TEST_STUBBORN=1 GUARD_TEST_ROLE=worker "$SELF" & echo $! $$ end > "$0"; while :; do sleep 1; done`
 
 // loadedTTL is for tests in which processes race with time: on a loaded machine timers
-// and answers may come a second late, and the lease must neither be lost by that nor
+// and answers may come seconds late, and the lease must neither be lost by that nor
 // kept too long.
-const loadedTTL = 6 * time.Second
+const loadedTTL = 12 * time.Second
 
 func TestARenewalWithoutAnAnswerEndsTheGroupByTheLocalDeadline(t *testing.T) { // KF-10 (3)
 	w := newWorld(t)
 	file := filepath.Join(t.TempDir(), "pids")
-	p := w.wrap(wrapping{TTL: loadedTTL, Margin: loadedTTL / 4, Command: []string{"sh", "-c", stubborn, file}}, streams{})
+	p := w.wrap(wrapping{TTL: loadedTTL, Margin: loadedTTL / 3, Command: []string{"sh", "-c", stubborn, file}}, streams{})
 	pids := pidFile(t, file)
 	w.desk.wait(t, "a first write", applied)
 	w.authority.silence()
@@ -113,7 +113,7 @@ func TestSilentLossOfTheNetworkEndsTheGroupBeforeTheNextIsGranted(t *testing.T) 
 	w := newWorld(t)
 	n := newNetwork(t, w.addr)
 	file := filepath.Join(t.TempDir(), "pids")
-	p := w.wrap(wrapping{Authority: n.addr, TTL: loadedTTL, Margin: loadedTTL / 4, Command: []string{"sh", "-c", stubborn, file}}, streams{via: n.inside})
+	p := w.wrap(wrapping{Authority: n.addr, TTL: loadedTTL, Margin: loadedTTL / 3, Command: []string{"sh", "-c", stubborn, file}}, streams{via: n.inside})
 	pids := pidFile(t, file)
 	w.desk.wait(t, "a first write", applied)
 	before, _ := w.authority.count()

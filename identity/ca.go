@@ -34,6 +34,9 @@ const (
 	// DefaultLife is how long a certificate is good.
 	DefaultLife = 24 * time.Hour
 
+	// MaxHosts bounds [IssueConfig.Hosts].
+	MaxHosts = 32
+
 	minLife = time.Minute
 	// clockSkew is how far the clocks of two machines may differ.
 	clockSkew = time.Minute
@@ -52,6 +55,10 @@ type IssueConfig struct {
 	// Server makes a certificate for servers, which is also good for the names of this
 	// machine's loopback; otherwise it is for clients.
 	Server bool
+	// Hosts are more names and IP addresses that a server's certificate is good for, at
+	// most [MaxHosts]: for tools that look at the name they call, such as curl. Callers of
+	// lastword look at the SPIFFE id alone.
+	Hosts []string
 	// Life is how long it is good: a minute to what is left of the CA; 0 is
 	// [DefaultLife], or what is left of the CA if that is less.
 	Life time.Duration
@@ -63,10 +70,11 @@ type IssueConfig struct {
 }
 
 // InitCA makes a development CA for a trust domain in the directory dir, which must be
-// empty or not there yet, and issues the authority's certificate for servers; domain ""
-// is [DefaultDomain]. Nothing protects the CA's key but the modes of dir and file: it is
-// for development. It fails with [lastword.CodeInvalid] for what is there already.
-func InitCA(dir, domain string) (ca, authority Issued, err error) {
+// empty or not there yet, and issues the authority's certificate for servers, good for
+// hosts, too, as in [IssueConfig]; domain "" is [DefaultDomain]. Nothing protects the
+// CA's key but the modes of dir and file: it is for development. It fails with
+// [lastword.CodeInvalid] for what is there already.
+func InitCA(dir, domain string, hosts ...string) (ca, authority Issued, err error) {
 	const op = "ca init"
 	if domain == "" {
 		domain = DefaultDomain
@@ -76,6 +84,9 @@ func InitCA(dir, domain string) (ca, authority Issued, err error) {
 	}
 	if dir == "" {
 		return ca, authority, named(invalid("no directory"), op)
+	}
+	if _, _, err := splitHosts(hosts); err != nil { // before anything is made
+		return ca, authority, named(err, op)
 	}
 	if err := emptyDir(dir); err != nil {
 		return ca, authority, named(err, op)
@@ -98,7 +109,7 @@ func InitCA(dir, domain string) (ca, authority Issued, err error) {
 	if err := write(ca, template, template, key, key, newFile); err != nil {
 		return ca, authority, failed(op, dir, err)
 	}
-	authority, err = Issue(dir, ca.ID+AuthorityPath, IssueConfig{Server: true})
+	authority, err = Issue(dir, ca.ID+AuthorityPath, IssueConfig{Server: true, Hosts: hosts})
 	return ca, authority, named(err, op)
 }
 
@@ -132,6 +143,11 @@ func emptyDir(dir string) error {
 // that it may not replace.
 func Issue(dir, id string, cfg IssueConfig) (Issued, error) {
 	const op = "ca issue"
+	free, err := lockDir(dir)
+	if err != nil {
+		return Issued{}, named(err, op)
+	}
+	defer free()
 	out, err := issue(dir, id, cfg)
 	var e *lastword.Error
 	if err != nil && !errors.As(err, &e) {
@@ -147,6 +163,13 @@ func issue(dir, name string, cfg IssueConfig) (out Issued, err error) {
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now //nolint:forbidigo // the one place where the default is taken
+	}
+	if len(cfg.Hosts) > 0 && !cfg.Server {
+		return out, invalid("hosts are of a certificate for servers")
+	}
+	names, addresses, err := splitHosts(cfg.Hosts)
+	if err != nil {
+		return out, err
 	}
 	ca, caPrivate, err := readCA(dir)
 	if err != nil {
@@ -169,7 +192,9 @@ func issue(dir, name string, cfg IssueConfig) (out Issued, err error) {
 	if cfg.Force {
 		place = replaceFile
 	}
-	return out, write(out, leafTemplate(out, id, cfg), ca, key, caPrivate, place)
+	leaf := leafTemplate(out, id, cfg)
+	leaf.DNSNames, leaf.IPAddresses = append(leaf.DNSNames, names...), append(leaf.IPAddresses, addresses...)
+	return out, write(out, leaf, ca, key, caPrivate, place)
 }
 
 // prepare says which files it will be, and for how long.
@@ -193,10 +218,14 @@ func prepare(dir string, id spiffeid.ID, cfg IssueConfig, ca *x509.Certificate) 
 		return out, invalid("the files of %s would be those of the CA", id)
 	}
 	for _, path := range []string{out.CertFile, out.KeyFile} {
-		if _, err := os.Lstat(path); err == nil && !cfg.Force {
+		info, err := os.Lstat(path)
+		switch {
+		case err == nil && !cfg.Force:
 			e := invalid("%s exists", path)
 			e.Hint = "replace it with --force"
 			return out, e
+		case err == nil && !info.Mode().IsRegular(): // before one of the two is replaced
+			return out, invalid("%s is not a regular file", path)
 		}
 	}
 	return out, nil

@@ -5,6 +5,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
+
+	"github.com/lastword/lastword"
 )
 
 // newFile makes a file of mode 0600, whole and durable or not at all. It overwrites
@@ -33,6 +36,27 @@ func placeFile(path string, b []byte, place func(from, to string) error) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// lockDir excludes others who issue here: certificate and key are two files, and have to
+// be of one pair. The kernel drops the lock with its process. A directory that is not
+// there, or is none, is for the caller to find.
+func lockDir(dir string) (free func(), err error) {
+	d, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return func() {}, nil //nolint:nilerr // as above
+	}
+	for {
+		err = syscall.Flock(int(d.Fd()), syscall.LOCK_EX)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		_ = d.Close()
+		return func() {}, &lastword.Error{Code: lastword.CodeUnavailable, Message: dir + " cannot be locked", Err: err}
+	}
+	return func() { _ = d.Close() }, nil
 }
 
 // pathless drops what the message says already.

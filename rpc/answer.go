@@ -31,8 +31,11 @@ func readTenure(m *wire.Tenure) (t lastword.Tenure, err error) {
 	if t.TenureRef, err = readRef(m); err != nil {
 		return t, err
 	}
-	t.State = lastword.State(m.GetState())
-	if t.State != lastword.StateHeld && t.State != lastword.StatePending {
+	t.State = lastword.StateHeld // a constant, which takes no memory
+	if m.GetState() != string(t.State) {
+		t.State = lastword.StatePending
+	}
+	if m.GetState() != string(t.State) {
 		return t, invalid("state %q: want HELD or PENDING", m.GetState())
 	}
 	if t.TTL, t.Remaining, err = spans(m.GetTtl(), m.GetRemaining()); err != nil {
@@ -48,6 +51,9 @@ func readTenure(m *wire.Tenure) (t lastword.Tenure, err error) {
 		return t, err
 	}
 	t.Grant, t.Class = m.GetGrant(), lastword.Class(m.GetClass())
+	if t.Class == lastword.ClassWrite {
+		t.Class = lastword.ClassWrite
+	}
 	t.Revision, t.PolicyGeneration = m.GetRevision(), m.GetPolicyGeneration()
 	t.Waited, t.Repeated, t.StatusProof = m.GetWaited(), m.GetRepeated(), m.GetStatusProof()
 	return t, readProof(t.StatusProof)

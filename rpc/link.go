@@ -259,6 +259,9 @@ func (l *link) write(stream sender) {
 	}
 }
 
+// usualCall is room in a message for one more call of names that are not uncommonly long.
+const usualCall = 1 << 10
+
 // fill moves queued calls into m, within the window. It reports whether there is
 // anything to send.
 func (l *link) fill(m *wire.SessionRequest) bool {
@@ -276,20 +279,23 @@ func (l *link) fill(m *wire.SessionRequest) bool {
 		l.withdrawn = nil
 	}
 	now := time.Now() //nolint:forbidigo // tells the authority what is left of a deadline
-	for size := 0; size < maxFlight && len(l.open) < l.window; {
+	for size := 0; len(m.Calls) < maxCalls && len(l.open) < l.window; {
 		e := l.next()
 		if e == nil {
 			break
 		}
-		l.last++
-		e.call.Id = l.last
 		if !e.deadline.IsZero() {
 			e.call.Timeout = durationpb.New(max(e.deadline.Sub(now), 0))
 		}
+		l.last++
+		e.call.Id = l.last
 		e.left.Store(true)
 		l.open[l.last] = e
-		size += proto.Size(e.call)
+		size += proto.Size(e.call) + entryBytes
 		m.Calls = append(m.Calls, e.call)
+		if size > maxFlight-usualCall {
+			break
+		}
 	}
 	return len(m.Calls)+len(m.Withdrawn) > 0
 }

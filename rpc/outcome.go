@@ -148,6 +148,11 @@ func readTenureOf(m *wire.Tenure, want lastword.TenureRef, err error) (lastword.
 	if err != nil {
 		return lastword.Tenure{}, &brokenAnswer{err}
 	}
+	// The caller's own strings: one copy of each is kept, and not one for each tenure.
+	t.Resource, t.RequestID = want.Resource, want.RequestID
+	if want.Owner != "" {
+		t.Owner = want.Owner
+	}
 	return t, nil
 }
 

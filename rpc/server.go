@@ -169,6 +169,7 @@ func (s *Server) options(svc *service) []grpc.ServerOption {
 		age = s.cfg.MaxAge
 	}
 	opts := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(MaxRequestBytes),
 		grpc.MaxSendMsgSize(maxAnswerBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),

@@ -19,6 +19,7 @@ type service struct {
 	cfg       ServerConfig
 	stopping  context.Context // ends when the server begins to shut down
 	sessions  atomic.Int64    // that are open
+	owing     atomic.Int64    // of these, that have calls which are not begun
 	crew      crew            // at work on their calls
 	mutating  atomic.Int64    // calls under way that change something
 }

@@ -24,13 +24,23 @@ const (
 	// a time, waiting acquires not counted: so many calls of each other session a
 	// call can find before it.
 	sessionShare = 128
-	// maxBacklog bounds the calls of a session that wait for their share, and the
-	// answers that its client has not taken, in bytes each. Above it the session
-	// reads, or begins, nothing more.
-	maxBacklog = 256 << 10
-	// maxFlight is about how much is put into one message, in bytes: small enough
-	// to begin soon, large enough to cost little.
-	maxFlight = 32 << 10
+	// maxUntaken bounds the answers that a session's client has not taken, in bytes.
+	// Above it, with those that are being made, the session begins nothing more.
+	maxUntaken = 256 << 10
+	// The calls of all sessions that wait for their share have allBacklogs bytes of
+	// memory together, of which each session with such calls has the same part, between
+	// leastBacklog and mostBacklog. Above its part a session reads nothing more.
+	allBacklogs, mostBacklog, leastBacklog = 64 << 20, 4 << 20, 64 << 10
+	// callMemory is what a call takes there beside its bytes.
+	callMemory = 600
+	// maxCalls bounds the calls of one message.
+	maxCalls = 1024
+	// maxFlight is how much is put into one message, in bytes, unless one call or answer
+	// alone is larger: small enough to begin soon, large enough to cost little. With its
+	// frame it fits into 32 KiB: gRPC keeps a message of more in a whole mebibyte.
+	maxFlight = 31 << 10
+	// entryBytes is what a call or an answer takes in a message beside its own bytes.
+	entryBytes = 5
 )
 
 // session is the authority's side of one stream.
@@ -45,10 +55,11 @@ type session struct {
 	open     map[uint64]*sessionCall
 	holders  []*sessionCall // not begun: what holders say comes first
 	others   []*sessionCall // not begun: what others want and ask
-	backlog  int            // bytes of what was not begun
+	backlog  int            // bytes of what was not begun, in memory
 	atWork   int            // begun, and not waiting for its turn
 	out      []sized
 	outBytes int
+	lately   int   // bytes of the last answer
 	busy     bool  // something was read since the last look
 	draining bool  // no call is read any more
 	leaving  bool  // its client is told of that at once, and not with the last answer
@@ -59,11 +70,12 @@ type session struct {
 
 // sessionCall is one call until its answer has been handed to the stream.
 type sessionCall struct {
-	call   *wire.SessionCall
-	ctx    context.Context //nolint:containedctx // of the call, which begins later
-	cancel context.CancelFunc
-	size   int
-	waits  bool // it is not among those at work
+	call      *wire.SessionCall
+	read      time.Time
+	cancel    context.CancelFunc // nil until it begins
+	withdrawn bool               // before it began
+	size      int
+	waits     bool // it is not among those at work
 }
 
 // sized is an answer and its bytes.
@@ -134,7 +146,10 @@ func (x *session) admit(m *wire.SessionRequest) error {
 		return nil
 	}
 	x.busy = true
-	calls := m.GetCalls()
+	calls, now := m.GetCalls(), time.Now() //nolint:forbidigo // how long a call listens counts from its arrival
+	if len(calls) > maxCalls {
+		return invalid("%d calls in one message: want at most %d", len(calls), maxCalls)
+	}
 	if x.draining {
 		calls = nil // above last: not begun
 	}
@@ -149,10 +164,9 @@ func (x *session) admit(m *wire.SessionRequest) error {
 			}
 		}
 		x.last = call.GetId()
-		c := &sessionCall{call: call, size: proto.Size(call)}
-		c.ctx, c.cancel = x.callContext(call)
+		c := &sessionCall{call: call, read: now, size: proto.Size(call) + callMemory}
 		x.open[call.GetId()] = c
-		x.backlog += c.size
+		x.owesLocked(c.size)
 		if holds(call) {
 			x.holders = append(x.holders, c)
 		} else {
@@ -160,21 +174,50 @@ func (x *session) admit(m *wire.SessionRequest) error {
 		}
 	}
 	for _, id := range m.GetWithdrawn() {
-		if c := x.open[id]; c != nil {
+		switch c := x.open[id]; {
+		case c == nil:
+		case c.cancel != nil:
 			c.cancel()
+		default:
+			c.withdrawn = true
 		}
 	}
 	x.beginLocked()
 	return nil
 }
 
-// callContext ends with the stream, with the time that the caller listens, and
-// when the caller withdraws. A timeout that is no duration is refused later.
-func (x *session) callContext(call *wire.SessionCall) (context.Context, context.CancelFunc) {
-	if d, err := duration("timeout", call.GetTimeout()); err == nil && call.GetTimeout() != nil {
-		return context.WithTimeout(x.stream.Context(), d)
+// owesLocked adds to what was not begun.
+func (x *session) owesLocked(size int) {
+	before := x.backlog
+	x.backlog += size
+	switch {
+	case before == 0 && x.backlog > 0:
+		x.svc.owing.Add(1)
+	case before > 0 && x.backlog == 0:
+		x.svc.owing.Add(-1)
 	}
-	return context.WithCancel(x.stream.Context())
+}
+
+// fullLocked reports whether enough was read that was not begun.
+func (x *session) fullLocked() bool {
+	part := allBacklogs / max(1, x.svc.owing.Load())
+	return int64(x.backlog) > min(max(part, leastBacklog), mostBacklog)
+}
+
+// callContextLocked ends with the stream, with the time that the caller listens, and
+// when the caller withdraws. A timeout that is no duration is refused later.
+func (x *session) callContextLocked(c *sessionCall) context.Context {
+	ctx, cancel := x.stream.Context(), context.CancelFunc(nil)
+	if d, err := duration("timeout", c.call.GetTimeout()); err == nil && c.call.GetTimeout() != nil {
+		ctx, cancel = context.WithDeadline(ctx, c.read.Add(d))
+	} else {
+		ctx, cancel = context.WithCancel(ctx)
+	}
+	c.cancel = cancel
+	if c.withdrawn {
+		cancel()
+	}
+	return ctx
 }
 
 // holds reports whether a call is a holder's or ends something, which comes first.
@@ -189,25 +232,25 @@ func holds(call *wire.SessionCall) bool {
 // beginLocked begins calls, as far as their share goes.
 func (x *session) beginLocked() {
 	for {
-		c := x.nextLocked()
+		c, ctx := x.nextLocked()
 		if c == nil {
 			return
 		}
-		x.svc.crew.run(func() { x.work(c) })
+		x.svc.crew.run(func() { x.work(c, ctx) })
 	}
 }
 
 // nextLocked is the next call to begin, nil if none may.
-func (x *session) nextLocked() *sessionCall {
-	if x.ended || x.atWork >= sessionShare || x.outBytes > maxBacklog {
-		return nil
+func (x *session) nextLocked() (*sessionCall, context.Context) {
+	if x.ended || x.atWork >= sessionShare || x.outBytes+x.atWork*x.lately > maxUntaken {
+		return nil, nil
 	}
 	queue := &x.holders
 	if len(*queue) == 0 {
 		queue = &x.others
 	}
 	if len(*queue) == 0 {
-		return nil
+		return nil, nil
 	}
 	c := (*queue)[0]
 	(*queue)[0] = nil
@@ -215,23 +258,22 @@ func (x *session) nextLocked() *sessionCall {
 		*queue = nil
 	}
 	x.atWork++
-	x.backlog -= c.size
-	if x.backlog <= maxBacklog {
+	x.owesLocked(-c.size)
+	if !x.fullLocked() {
 		poke(x.room)
 	}
-	return c
+	return c, x.callContextLocked(c)
 }
 
 // work makes a call, and then the next ones that may begin.
-func (x *session) work(c *sessionCall) {
+func (x *session) work(c *sessionCall, ctx context.Context) {
 	for c != nil {
-		c = x.finish(c, x.perform(c))
+		c, ctx = x.finish(c, x.perform(ctx, c))
 	}
 }
 
-func (x *session) perform(c *sessionCall) *wire.SessionAnswer {
+func (x *session) perform(ctx context.Context, c *sessionCall) *wire.SessionAnswer {
 	defer c.cancel()
-	ctx := c.ctx
 	if c.call.GetAcquire().GetWait() != nil {
 		ctx = context.WithValue(ctx, queuedKey{}, func() { x.waits(c) })
 	}
@@ -252,7 +294,7 @@ func (x *session) waits(c *sessionCall) {
 }
 
 // finish hands the answer of c to the writer. It returns a call to go on with.
-func (x *session) finish(c *sessionCall, a *wire.SessionAnswer) *sessionCall {
+func (x *session) finish(c *sessionCall, a *wire.SessionAnswer) (*sessionCall, context.Context) {
 	size := proto.Size(a)
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -261,10 +303,10 @@ func (x *session) finish(c *sessionCall, a *wire.SessionAnswer) *sessionCall {
 		x.atWork--
 	}
 	if x.ended {
-		return nil
+		return nil, nil
 	}
 	x.out = append(x.out, sized{a, size})
-	x.outBytes += size
+	x.outBytes, x.lately = x.outBytes+size, size
 	poke(x.wake)
 	return x.nextLocked()
 }
@@ -274,7 +316,7 @@ func (x *session) finish(c *sessionCall, a *wire.SessionAnswer) *sessionCall {
 func (x *session) awaitRoom() bool {
 	for {
 		x.mu.Lock()
-		full := x.backlog > maxBacklog
+		full := x.fullLocked()
 		x.mu.Unlock()
 		if !full {
 			return true
@@ -335,7 +377,7 @@ func (x *session) take(m *wire.SessionResponse) (last bool, err error) {
 	clear(m.Answers)
 	m.Answers, m.Last = m.Answers[:0], nil
 	n, size := 0, 0
-	for n < len(x.out) && size < maxFlight {
+	for n < len(x.out) && (n == 0 || size+(n+1)*entryBytes+x.out[n].size <= maxFlight) {
 		a := x.out[n]
 		size += a.size
 		m.Answers = append(m.Answers, a.answer)
@@ -406,8 +448,11 @@ func (x *session) over() {
 	defer x.mu.Unlock()
 	x.ended = true
 	for _, c := range x.open {
-		c.cancel()
+		if c.cancel != nil {
+			c.cancel()
+		}
 	}
+	x.owesLocked(-x.backlog)
 	x.open, x.holders, x.others, x.out = nil, nil, nil, nil
 }
 

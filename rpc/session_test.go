@@ -251,6 +251,10 @@ func TestABreachEndsTheSessionAndNoOther(t *testing.T) {
 		}
 		return m
 	}
+	many := &wire.SessionRequest{}
+	for id := range uint64(1025) {
+		many.Calls = append(many.Calls, &wire.SessionCall{Id: id + 1})
+	}
 	newer := ids(1)
 	newer.ProtoReflect().SetUnknown(unknownField)
 	flood := &wire.SessionRequest{}
@@ -269,6 +273,7 @@ func TestABreachEndsTheSessionAndNoOther(t *testing.T) {
 		"a smaller id":      {ids(5, 4), codes.InvalidArgument, "not above 5"},
 		"a newer message":   {newer, codes.InvalidArgument, "does not know"},
 		"a flood":           {flood, codes.ResourceExhausted, "window"},
+		"too many calls":    {many, codes.InvalidArgument, "want at most 1024"},
 		"an id of 1 MiB":    {&wire.SessionRequest{Calls: []*wire.SessionCall{big}}, codes.ResourceExhausted, "65536"},
 	} {
 		t.Run(name, func(t *testing.T) {

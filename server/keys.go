@@ -15,8 +15,12 @@ func ringOf(keyFile string) string { return keyFile + ".ring" }
 
 // there refuses a store that is not there: an operator means one that is.
 func there(store string) error {
-	if _, err := os.Stat(store); err != nil {
+	info, err := os.Stat(store)
+	switch {
+	case err != nil:
 		return &lastword.Error{Code: lastword.CodeInvalid, Message: store + " is not there", Hint: "name the file of the store, or restore it first"}
+	case info.Mode().IsRegular() && info.Size() == 0:
+		return &lastword.Error{Code: lastword.CodeInvalid, Message: store + " is an empty file", Hint: "restore it first, or let 'lastword serve' make a store of it"}
 	}
 	return nil
 }

@@ -1,8 +1,11 @@
 package server_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -90,4 +93,86 @@ func TestAServerFollowsItsKeyRing(t *testing.T) {
 	}
 	_, err = server.Open(t.Context(), config(dir))
 	checkRefusal(t, err, lastword.CodeInvalid, "move the key file away")
+}
+
+// One file is one thing, whatever it is called: an audit log that is appended to a store,
+// its log or a key would damage it.
+func TestNoFileIsTwoThings(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := start(t, config(dir))
+	s.end(t)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(os.Symlink(at("s.db"), at("link")), os.Link(at("s.db.key"), at("hard"))); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*server.Config){
+		"the store as the audit log":             func(c *server.Config) { c.Audit = at("s.db") },
+		"the store by another path":              func(c *server.Config) { c.Audit = dir + "/./s.db" },
+		"the store by a link":                    func(c *server.Config) { c.Audit = at("link") },
+		"the store as the witness":               func(c *server.Config) { c.Witness = "file:" + dir + "//s.db" },
+		"the key by a hard link":                 func(c *server.Config) { c.Audit = at("hard") },
+		"the store's log":                        func(c *server.Config) { c.Audit = at("s.db-wal") },
+		"the store's lock as the key":            func(c *server.Config) { c.KeyFile = at("s.db.lock") },
+		"the note of a restore":                  func(c *server.Config) { c.Witness = "sqlite:" + at("s.db.restoring") },
+		"the lock of the witness":                func(c *server.Config) { c.Audit = at("s.db.witness.lock") },
+		"the journal of the witness":             func(c *server.Config) { c.Witness, c.Audit = "sqlite:"+at("w"), at("w-wal") },
+		"a file of the key ring":                 func(c *server.Config) { c.Audit = at("s.db.key.ring/ring.json") },
+		"the key ring as the store":              func(c *server.Config) { c.Store, c.KeyFile = "sqlite:"+at("s.db.key.ring/lock"), at("s.db.key") },
+		"the generation of the policy":           func(c *server.Config) { c.Audit = at("s.db.policy") },
+		"a store beside whose witness it stands": func(c *server.Config) { c.Witness, c.KeyFile = "sqlite:"+at("x"), at("x-shm") },
+	} {
+		cfg := config(dir)
+		change(&cfg)
+		if _, err := server.Open(t.Context(), cfg); !errors.Is(err, lastword.ErrInvalid) || !strings.Contains(err.Error(), "cannot be") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s = start(t, config(dir)) // nothing was damaged
+	s.end(t)
+}
+
+// R13: rotations that run at the same time, and one that died between its steps, leave one
+// key that signs, and none beside it that is believed in later epochs.
+func TestRotationsAtTheSameTimeLeaveOneKeyThatSigns(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := start(t, config(dir))
+	o := server.Operator{Store: config(dir).Store, Name: "ann", Reason: "test"}
+	ring, err := o.Keys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	died, err := ring.Add(grant.Key{})
+	if err == nil {
+		err = ring.Use(died.ID) // and nothing was retired
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			if err := o.RotateKey(t.Context(), 0, func(string, grant.KeyInfo) {}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if err := ring.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	signs := 0
+	for _, k := range ring.Info().Keys {
+		switch {
+		case k.Signing:
+			signs++
+		case k.Epochs.Last == nil && k.Used:
+			t.Errorf("the key %s has signed, and is believed in later epochs", k.ID)
+		}
+	}
+	if signs != 1 {
+		t.Errorf("%d keys sign", signs)
+	}
+	s.end(t)
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/lastword/lastword"
@@ -100,6 +102,20 @@ func (x *offline) close() error {
 	return errors.Join(errs...)
 }
 
+// mayBegin refuses to begin a witness while the store has another one that it was not
+// told of ([mayAdopt]).
+func (x *offline) mayBegin(ctx context.Context, url string) error {
+	mark, err := x.witness.Load(ctx)
+	if err != nil {
+		return err
+	}
+	view, err := x.store.Read(ctx)
+	if err != nil {
+		return err
+	}
+	return mayAdopt(ctx, x.files, url, mark, view.Header)
+}
+
 // PlanAdvance tells what [Operator.AdvanceEpoch] would do. The store must not be served.
 func (o Operator) PlanAdvance(ctx context.Context, r authority.AdvanceRequest) (told authority.Advanced, err error) {
 	x, err := o.open(ctx)
@@ -107,6 +123,9 @@ func (o Operator) PlanAdvance(ctx context.Context, r authority.AdvanceRequest) (
 		return told, err
 	}
 	defer func() { err = errors.Join(err, x.close()) }()
+	if err := x.mayBegin(ctx, o.Witness); err != nil {
+		return told, err
+	}
 	return authority.PlanAdvance(ctx, x.store, x.signer, x.cfg, r)
 }
 
@@ -118,6 +137,9 @@ func (o Operator) AdvanceEpoch(ctx context.Context, r authority.AdvanceRequest) 
 		return told, err
 	}
 	defer func() { err = errors.Join(err, x.close()) }()
+	if err := x.mayBegin(ctx, o.Witness); err != nil {
+		return told, err
+	}
 	r.Operator, r.Reason = o.Name, o.Reason
 	return authority.AdvanceEpoch(ctx, x.store, x.signer, x.cfg, r)
 }
@@ -131,6 +153,9 @@ func (o Operator) InitWitness(ctx context.Context, from string) (mark authority.
 	}
 	defer func() { err = errors.Join(err, x.close()) }()
 	if from == "" {
+		if err := x.mayBegin(ctx, o.Witness); err != nil {
+			return mark, "", err
+		}
 		mark, err = authority.InitWitness(ctx, x.store, x.signer, x.cfg, nil, o.Name, o.Reason)
 		return mark, x.witness.path, err
 	}
@@ -215,11 +240,17 @@ func (o Operator) Keys() (*grant.Ring, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := os.Stat(ringOf(files.Key)); errors.Is(err, fs.ErrNotExist) {
+		return nil, &lastword.Error{
+			Code: lastword.CodeInvalid, Message: "there are no keys at " + ringOf(files.Key),
+			Hint: "name the store, or the key file, as 'lastword serve' has it; its first start makes the keys",
+		}
+	}
 	return grant.OpenRing(grant.RingConfig{Dir: ringOf(files.Key), Domain: o.Domain})
 }
 
 // RotateKey publishes a key, waits until it has spread, lets it sign, and retires the one
-// before (R13). A key that is published and has never signed, such as that of a rotation
+// before, and any other that does not sign any more (R13). A key that is published and has never signed, such as that of a rotation
 // which was interrupted, is used; else one is made. Interrupted by its context it leaves
 // the new key published, which harms nothing. step is told what was done.
 func (o Operator) RotateKey(ctx context.Context, overlap time.Duration, step func(what string, k grant.KeyInfo)) (err error) {
@@ -237,12 +268,9 @@ func (o Operator) RotateKey(ctx context.Context, overlap time.Duration, step fun
 }
 
 func rotate(ctx context.Context, ring *grant.Ring, overlap time.Duration, step func(string, grant.KeyInfo)) (string, error) {
-	var old, next grant.KeyInfo
+	var next grant.KeyInfo
 	for _, k := range ring.Info().Keys {
-		switch {
-		case k.Signing:
-			old = k
-		case !k.Used && k.Epochs.Last == nil:
+		if !k.Signing && !k.Used && k.Epochs.Last == nil {
 			next = k
 		}
 	}
@@ -269,11 +297,25 @@ func rotate(ctx context.Context, ring *grant.Ring, overlap time.Duration, step f
 		return "", err
 	}
 	step("signs", next)
-	if err := ring.Retire(old.ID); err != nil {
-		return "", err
+	return retireOld(ring, step)
+}
+
+// retireOld retires every key that has signed and does not any more: the one before, and
+// those of rotations that died in between or ran at the same time.
+func retireOld(ring *grant.Ring, step func(string, grant.KeyInfo)) (done string, err error) {
+	for _, k := range ring.Info().Keys {
+		switch {
+		case k.Signing:
+			done = k.ID + " signs" + done
+		case k.Used && k.Epochs.Last == nil:
+			if err := ring.Retire(k.ID); err != nil {
+				return "", err
+			}
+			step("retired", k)
+			done += ", " + k.ID + " is retired"
+		}
 	}
-	step("retired", old)
-	return next.ID + " signs, " + old.ID + " is retired", nil
+	return done, nil
 }
 
 // RevokeKey takes a key out of the trust bundle for ever (R13). What follows from it, an

@@ -146,7 +146,7 @@ func TestAStartThatIsRefusedSaysWhyInOneLineAndLeavesNothing(t *testing.T) {
 		}},
 		{"an unknown answer to a regression", lastword.CodeInvalid, "on-regression", func(_ *testing.T, _ string, cfg *server.Config) { cfg.OnRegression = "ignore" }},
 		{"a negative drain time-out", lastword.CodeInvalid, "drain time-out", func(_ *testing.T, _ string, cfg *server.Config) { cfg.DrainTimeout = -1 }},
-		{"one file for two things", lastword.CodeInvalid, "must be three files", func(_ *testing.T, dir string, cfg *server.Config) { cfg.KeyFile = filepath.Join(dir, "s.db") }},
+		{"one file for two things", lastword.CodeInvalid, "is the store, and cannot be the signing key", func(_ *testing.T, dir string, cfg *server.Config) { cfg.KeyFile = filepath.Join(dir, "s.db") }},
 		{"the store is a directory", lastword.CodeInvalid, "is a directory", func(_ *testing.T, dir string, cfg *server.Config) { cfg.Store = "sqlite:" + dir }},
 		{"the directory is missing", lastword.CodeUnavailable, "create the directory first", func(_ *testing.T, dir string, cfg *server.Config) {
 			cfg.Store = "sqlite:" + filepath.Join(dir, "missing", "s.db")

@@ -66,10 +66,10 @@ func TestR7ARevocationReachesAWatcherInMilliseconds(t *testing.T) {
 	found := sights(t, c, "doc/")
 	until(t, found, "complete", func(s lastword.Sight) bool { return s.Complete })
 	stuckReaders(t, r, 8)
-	measure := func(name string, rounds int) (p50 time.Duration) {
-		var took []time.Duration
-		for i := range rounds {
-			held, err := c.Acquire(t.Context(), request(fmt.Sprintf("doc/%s/%d", name, i), "1"))
+	measure := func(name string, rounds int) {
+		var calls, took []time.Duration
+		for end := time.Now().Add(20 * time.Second); len(took) < rounds && (len(took) < 20 || time.Now().Before(end)); {
+			held, err := c.Acquire(t.Context(), request(fmt.Sprintf("doc/%s/%d", name, len(took)), "1"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,25 +80,27 @@ func TestR7ARevocationReachesAWatcherInMilliseconds(t *testing.T) {
 			if err := c.Revoke(t.Context(), held.Resource, held.Fence, "op", "latency"); err != nil {
 				t.Fatal(err)
 			}
+			calls = append(calls, time.Since(revoked))
 			until(t, found, "the revocation", func(s lastword.Sight) bool {
 				return s.Status.Resource == held.Resource && s.Status.State == lastword.StateRevoked
 			})
 			took = append(took, time.Since(revoked))
 		}
+		slices.Sort(calls)
 		slices.Sort(took)
-		p50 = took[len(took)/2]
-		t.Logf("%s: from the call to the sight of %d revocations: p50 %v, p99 %v, longest %v", name, rounds, p50, took[len(took)*99/100], took[len(took)-1])
-		return p50
+		call, p50 := calls[len(calls)/2], took[len(took)/2]
+		t.Logf("%s: from the call to the sight of %d revocations: p50 %v, p99 %v, longest %v; the call itself: p50 %v",
+			name, len(took), p50, took[len(took)*99/100], took[len(took)-1], call)
+		// What it is, is printed. What has to be is told in what a call takes: a machine
+		// that has other things to do slows both.
+		if most := 4*call + 50*time.Millisecond; p50 > most {
+			t.Errorf("%s: p50 %v where the call itself takes %v, want at most %v", name, p50, call, most)
+		}
 	}
-	if p50 := measure("idle", 200); p50 > 200*time.Millisecond {
-		t.Errorf("p50 %v, want at most 200 ms", p50)
-	}
+	measure("idle", 200)
 	stop := busy(t, c, 64)
-	p50 := measure("busy", 100)
+	measure("busy", 100)
 	t.Logf("%d calls of 64 clients beside it", stop())
-	if p50 > time.Second { // what it is, is printed; this is on a machine that has other things to do
-		t.Errorf("p50 %v beside 64 busy clients, want at most 1 s", p50)
-	}
 	r.end(t)
 }
 

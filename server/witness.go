@@ -7,6 +7,7 @@ import (
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/authority"
+	"github.com/lastword/lastword/store"
 	"github.com/lastword/lastword/store/sqlstore"
 )
 
@@ -45,21 +46,20 @@ func openWitness(url, store string) (witness, error) {
 
 // mayAdopt refuses to begin a witness at a new place while the store has another one at
 // the usual place: it knows what a new one does not.
-func (s *Server) mayAdopt(ctx context.Context, mark *authority.Mark) error {
-	usual := defaultWitness(s.files.Store)
-	if mark != nil || s.cfg.Witness == "" || s.files.Witness == usual {
+func mayAdopt(ctx context.Context, files Files, url string, mark *authority.Mark, h store.Header) error {
+	usual := defaultWitness(files.Store)
+	if mark != nil || url == "" || files.Witness == usual {
 		return nil
 	}
-	view, err := s.store.Read(ctx)
-	if err != nil || !view.Header.Exists || view.Header.Witnessed {
-		return err // an empty store gets its first one; a marked one does not start
+	if !h.Exists || h.Witnessed {
+		return nil // an empty store gets its first one; a marked one does not start
 	}
 	old, err := authority.NewFileWitness(usual).Load(ctx)
 	if err != nil || old == nil {
 		return err
 	}
 	return &lastword.Error{
-		Code: lastword.CodeInvalid, Message: "the store has its witness at " + usual + ", and there is none at " + s.files.Witness,
-		Hint: fmt.Sprintf("move it: lastword witness init --store %s --witness %s --from file:%s", s.cfg.Store, s.cfg.Witness, usual),
+		Code: lastword.CodeInvalid, Message: "the store has its witness at " + usual + ", and there is none at " + files.Witness,
+		Hint: fmt.Sprintf("move it: lastword witness init --store sqlite:%s --witness %s --from file:%s", files.Store, url, usual),
 	}
 }

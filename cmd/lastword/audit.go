@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 	"time"
 
@@ -29,6 +32,9 @@ func (a *app) auditCommand() *cobra.Command {
 		if err != nil {
 			return named(err, "audit list", "")
 		}
+		if err := o.mayBeEmpty(path); err != nil {
+			return named(err, "audit list", "")
+		}
 		damaged := 0
 		err = auditlog.Read(path, func(l auditlog.Line) error {
 			if l.Damaged {
@@ -52,6 +58,19 @@ func (a *app) auditCommand() *cobra.Command {
 		return nil
 	}
 	return group("audit", "the audit log", cmd)
+}
+
+// mayBeEmpty refuses a log that is not there, unless it is the usual one of a store that
+// is there: nobody has done anything at that one yet.
+func (o *operating) mayBeEmpty(log string) error {
+	if _, err := os.Lstat(log); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	store, _ := strings.CutPrefix(o.Store, "sqlite:")
+	if _, err := os.Stat(store); err == nil && o.Audit == "" {
+		return nil
+	}
+	return &lastword.Error{Code: lastword.CodeInvalid, Message: "there is no audit log at " + log, Hint: "name the store, or the log, as 'lastword serve' has it"}
 }
 
 func auditText(e auditlog.Entry) string {

@@ -81,8 +81,8 @@ func (a *app) epochCommand() *cobra.Command {
 
 // evidence collects the epochs that others than store and witness know.
 func (o *advancing) evidence(ctx context.Context) error {
-	if o.above >= 0 {
-		if o.above > int64(lastword.MaxEpoch) {
+	if o.cmd.Flags().Changed("above") {
+		if o.above < 0 || o.above > int64(lastword.MaxEpoch) {
 			return usage(o.cmd, "--above: want an epoch from 0 to %d", lastword.MaxEpoch)
 		}
 		o.request.Above = append(o.request.Above, uint32(o.above))

@@ -24,16 +24,22 @@ change the fence's own tables. What the receipt calls payload is the sha256 of t
 texts, divided by zero bytes: of one text, of exactly its bytes.
 
 Whom to believe comes from the authority (--authority), which is also asked whether
-the lease is still held, before the write. --status-mode fence-only leaves that
-question out. --bundle FILE takes the trust bundle from a file, asks nobody, and needs
-fence-only: a write of a lease that has lapsed or was revoked is then admitted until
-a newer fence has reached the record. A bundle file older than twice its refresh hint is
-refused (exit code 123), because it cannot tell what was revoked since; 'lastword keys
-export --every' keeps one fresh, --bundle-max-age admits an older one. A bundle that is
-older than one under which the record was written is refused whatever its age. A record's
-status mode is never loosened.
+the lease is still held, before the write. --proof FILE brings the answer along instead,
+a status proof that 'lastword status --proof' made, and is the status mode proof: it
+compares the clock of this host with the authority's, which must not be further apart than
+--proof-skew, and an expired or older proof than the record has seen is refused. A record
+that is in mode query asks all the same. --status-mode fence-only leaves the question out.
 
-Exit code 123 leaves open whether it was written: run it again, unchanged.`
+--bundle FILE takes the trust bundle from a file and asks nobody; it needs --proof or
+fence-only. With the latter a write of a lease that has lapsed or was revoked is admitted
+until a newer fence has reached the record. A bundle file older than twice its refresh
+hint is refused (exit code 123), because it cannot tell what was revoked since; 'lastword
+keys export --every' keeps one fresh, --bundle-max-age admits an older one. A bundle that
+is older than one under which the record was written is refused whatever its age. A
+record's status mode is never loosened.
+
+Exit code 123 leaves open whether it was written: run it again with the same operation and
+statements, and a new proof where there was one.`
 
 // application is one fence apply.
 type application struct {
@@ -48,6 +54,8 @@ type application struct {
 	seq       uint64
 	policy    string
 	mode      string
+	proof     string        // file of the status proof
+	skew      time.Duration // that is admitted with it, 0 for the gate's default
 	resource  lastword.Resource
 }
 
@@ -65,8 +73,11 @@ func (a *app) fenceApplyCommand() *cobra.Command {
 	f.Var(&seqFlag{&p.seq}, "seq", "number of the write inside the tenure (default: the record's next one)")
 	f.Var(&choiceFlag{&p.policy, []string{string(fence.Ordered), string(fence.Latest), string(fence.Once)}}, "policy",
 		"order rule: ordered, latest or once (default: the record's, ordered for a new one)")
-	f.Var(&choiceFlag{&p.mode, []string{string(fence.Query), string(fence.FenceOnly)}}, "status-mode", "query or fence-only")
-	f.StringVar(&p.bundle, "bundle", "", "trust bundle `FILE`, offline; needs --status-mode fence-only")
+	f.Var(&choiceFlag{&p.mode, []string{string(fence.Query), string(fence.Proof), string(fence.FenceOnly)}}, "status-mode", "query, proof or fence-only")
+	f.StringVar(&p.proof, "proof", "", "`FILE` that status --proof made; --status-mode proof")
+	f.Var(&durationFlag{value: &p.skew, least: time.Millisecond, most: grant.MaxStatusLife}, "proof-skew", "how far this host's clock and the authority's can be apart (default: 2s)")
+	f.Lookup("proof-skew").DefValue = ""
+	f.StringVar(&p.bundle, "bundle", "", "trust bundle `FILE`, offline; needs --proof or --status-mode fence-only")
 	f.Var(&durationFlag{value: &p.maxAge, least: time.Second, most: 366 * 24 * time.Hour}, "bundle-max-age", "how old the bundle file may be (default: twice its refresh hint)")
 	f.Lookup("bundle-max-age").DefValue = ""
 	p.remote = a.remoteFlags(cmd)
@@ -80,6 +91,10 @@ func (a *app) fenceApplyCommand() *cobra.Command {
 }
 
 func (p *application) check() error {
+	flags := p.cmd.Flags()
+	if flags.Changed("proof") && !flags.Changed("status-mode") {
+		p.mode = string(fence.Proof)
+	}
 	switch {
 	case p.path == "":
 		return usage(p.cmd, "no --grant FILE given")
@@ -87,11 +102,17 @@ func (p *application) check() error {
 		return usage(p.cmd, "no --op ID given")
 	case len(p.texts) == 0:
 		return usage(p.cmd, "no --sql STATEMENT given")
-	case p.bundle != "" && p.mode != string(fence.FenceOnly):
-		return usage(p.cmd, "--bundle asks nobody whether the lease is held: it needs --status-mode fence-only")
+	case flags.Changed("proof") && p.mode != string(fence.Proof):
+		return usage(p.cmd, "--proof is of --status-mode proof, not of %s", p.mode)
+	case flags.Changed("proof") && p.proof == "":
+		return usage(p.cmd, "--proof names no file")
+	case p.skew != 0 && p.proof == "":
+		return usage(p.cmd, "--proof-skew is of a --proof FILE")
+	case p.bundle != "" && p.proof == "" && p.mode != string(fence.FenceOnly):
+		return usage(p.cmd, "--bundle asks nobody whether the lease is held: it needs --proof FILE or --status-mode fence-only")
 	case p.maxAge != 0 && p.bundle == "":
 		return usage(p.cmd, "--bundle-max-age is of a --bundle FILE")
-	case p.bundle != "" && p.cmd.Flags().Changed("authority"):
+	case p.bundle != "" && flags.Changed("authority"):
 		return usage(p.cmd, "want --authority or --bundle, not both")
 	}
 	for i, text := range p.texts {
@@ -120,6 +141,12 @@ func (p *application) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return named(err, "apply", p.resource)
 	}
+	proof := ""
+	if p.proof != "" {
+		if proof, err = readProof("apply", p.proof); err != nil {
+			return named(err, "apply", p.resource)
+		}
+	}
 	if _, err := lookAt("apply", path, false); err != nil {
 		return named(err, "apply", p.resource)
 	}
@@ -130,7 +157,7 @@ func (p *application) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer done()
-	receipt, err := p.apply(ctx, path, cfg, f.Grant())
+	receipt, err := p.apply(ctx, path, cfg, lastword.Mutation{Grant: f.Grant(), StatusProof: proof, Seq: p.seq, Operation: p.operation})
 	if err != nil {
 		return p.refused(err)
 	}
@@ -140,10 +167,13 @@ func (p *application) run(ctx context.Context, args []string) error {
 
 // trust says whom the gate believes: the authority, or a bundle in a file.
 func (p *application) trust(ctx context.Context) (cfg fence.Config, done func(), err error) {
-	cfg = fence.Config{Mode: fence.StatusMode(p.mode), Policy: fence.Policy(p.policy), Rollout: true}
+	cfg = fence.Config{Mode: fence.StatusMode(p.mode), Policy: fence.Policy(p.policy), ProofSkew: p.skew, Rollout: true}
 	var source grant.BundleSource
 	done = func() {}
 	if p.bundle != "" {
+		if cfg.Caller, err = p.remote.caller(p.app, p.cmd); err != nil {
+			return cfg, done, err
+		}
 		if source, err = bundleFile(p.bundle, p.maxAge); err != nil {
 			return cfg, done, named(err, "apply", p.resource)
 		}
@@ -170,7 +200,7 @@ func (p *application) trust(ctx context.Context) (cfg fence.Config, done func(),
 	return cfg, done, nil
 }
 
-func (p *application) apply(ctx context.Context, path string, cfg fence.Config, signed string) (lastword.Receipt, error) {
+func (p *application) apply(ctx context.Context, path string, cfg fence.Config, m lastword.Mutation) (lastword.Receipt, error) {
 	var none lastword.Receipt
 	db, err := openDatabase(path, true, true)
 	if err != nil {
@@ -190,11 +220,7 @@ func (p *application) apply(ctx context.Context, path string, cfg fence.Config, 
 		}
 		run = guard.run
 	}
-	payload := []byte(strings.Join(p.texts, "\x00"))
-	call := fence.Call{
-		Resource: p.resource, Content: payload,
-		Mutation: lastword.Mutation{Grant: signed, Seq: p.seq, Operation: p.operation},
-	}
+	call := fence.Call{Resource: p.resource, Content: []byte(strings.Join(p.texts, "\x00")), Mutation: m}
 	return fence.Apply(ctx, f.Gate(), f.Place(), call, func(ctx context.Context, tx *sqlfence.Tx) ([]byte, error) {
 		return run(ctx, tx.SQL(), p.texts)
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -226,16 +227,15 @@ func nextFence(ctx context.Context, c *rpc.Client, r lastword.Resource) (lastwor
 
 func (r *restoring) reopen(cmd *cobra.Command, ctx context.Context, p *sqlfence.Place, res lastword.Resource) error {
 	domain := r.look.domain
-	if domain == "" {
-		all, err := p.Windows(ctx)
-		switch {
-		case err != nil:
-			return err
-		case len(all) == 0:
-			return &lastword.Error{Code: lastword.CodeInvalid, Op: r.look.op, Resource: res, Message: "no window is open", Hint: "it opens when a restore is declared, without --close"}
-		case len(all) > 1:
-			return usage(cmd, "the database has open windows in %d domains, %q: choose one with --domain", len(all), all)
-		}
+	all, err := p.Windows(ctx)
+	switch {
+	case err != nil:
+		return err
+	case len(all) == 0, domain != "" && !slices.Contains(all, domain):
+		return &lastword.Error{Code: lastword.CodeInvalid, Op: r.look.op, Resource: res, Message: "no window is open", Hint: "it opens when a restore is declared, without --close"}
+	case domain == "" && len(all) > 1:
+		return usage(cmd, "the database has open windows in %d domains, %q: choose one with --domain", len(all), all)
+	case domain == "":
 		domain = all[0]
 	}
 	n, err := fence.Reopen(ctx, p, domain, res, r.act)

@@ -252,3 +252,19 @@ func (f *domainFlag) Set(s string) error {
 	*f.value = s
 	return nil
 }
+
+// hostFlag is --host, as often as it is given.
+type hostFlag struct{ value *[]string }
+
+func (f *hostFlag) String() string { return "" }
+func (f *hostFlag) Type() string   { return "NAME|IP" }
+func (f *hostFlag) Set(s string) error {
+	if err := identity.CheckHost(s); err != nil {
+		return err
+	}
+	if len(*f.value) == identity.MaxHosts {
+		return fmt.Errorf("more than %d hosts", identity.MaxHosts)
+	}
+	*f.value = append(*f.value, s)
+	return nil
+}

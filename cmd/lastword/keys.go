@@ -183,12 +183,15 @@ func (a *app) keysRevokeCommand() *cobra.Command {
 	below := int64(-1)
 	cmd.Flags().Int64Var(&below, "epochs-below", -1, "the lowest issuer `EPOCH` that is still believed")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		epochs := cmd.Flags().Changed("epochs-below")
 		switch {
-		case len(args) == 0 && below < 0:
+		case len(args) == 0 && !epochs:
 			return usage(cmd, "no KID and no --epochs-below EPOCH given: 'lastword keys list' shows them")
-		case len(args) > 0 && cmd.Flags().Changed("epochs-below"):
+		case len(args) > 0 && epochs:
 			return usage(cmd, "want KID or --epochs-below, not both")
-		case below > int64(lastword.MaxEpoch):
+		case len(args) > 0 && args[0] == "": // a variable that nobody has set
+			return usage(cmd, "the KID is empty: 'lastword keys list' shows them")
+		case epochs && (below < 0 || below > int64(lastword.MaxEpoch)):
 			return usage(cmd, "--epochs-below: want an epoch from 0 to %d", lastword.MaxEpoch)
 		}
 		if err := o.resolve(); err != nil {
@@ -262,9 +265,10 @@ func (o *operating) followed(ctx context.Context, ring *grant.Ring, info grant.R
 	return fmt.Sprintf("began epoch %d after %s", epoch, spanText(time.Since(began).Round(time.Millisecond))), nil
 }
 
-const keysExportLong = `Writes the trust bundle to FILE, which everybody may read: whole and on the disk, in the
-place of what was there. It is what the authority serves at /.well-known/lastword/bundle.json,
-for resources that cannot reach it: 'lastword fence apply --bundle FILE'.
+const keysExportLong = `Writes the trust bundle to FILE, which everybody may read: whole and on the disk. An
+earlier bundle of the same domain and an empty file are replaced, and nothing else. It is
+what the authority serves at /.well-known/lastword/bundle.json, for resources that cannot
+reach it: 'lastword fence apply --bundle FILE'.
 
 Resources refuse a bundle file that is older than twice its refresh hint, unless they are
 told to wait longer. --every keeps it fresh until Ctrl-C.`

@@ -34,7 +34,7 @@ func main() { os.Exit(program()) }
 // and its group, so that the same one comes twice.
 const oneSignal = time.Second
 
-// program runs the command line of this process. The first SIGINT or SIGTERM ends
+// program runs the command line of this process. The first SIGINT, SIGTERM or SIGHUP ends
 // the context; one that comes oneSignal later ends the process at once, as if nobody
 // listened. The signals of exec are the command's, from the start on, and end no context.
 func program() int {
@@ -51,11 +51,16 @@ func program() int {
 	return run(ctx, signals, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
 }
 
-// untilSignal is a context that ends with the first SIGINT or SIGTERM.
+// untilSignal is a context that ends with the first SIGINT, SIGTERM, or SIGHUP: a terminal
+// that is closed is no reason to leave calls without an answer. Under nohup that one stays
+// ignored.
 func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	go func() {
 		select {
 		case <-signals:

@@ -68,11 +68,15 @@ func (o *operating) resolve() error {
 			}
 		}
 	}
-	if o.Store == "" && o.KeyFile != "" {
-		o.Store = "sqlite:" + strings.TrimSuffix(o.KeyFile, ".key") // of which nothing is read
+	reads := o.cmd.Flags().Lookup("reason") == nil
+	if base, usual := strings.CutSuffix(o.KeyFile, ".key"); o.Store == "" && o.KeyFile != "" && (usual || reads) {
+		if !usual {
+			base += ".store"
+		}
+		o.Store = "sqlite:" + base // of which nothing is read
 	}
 	switch f := o.cmd.Flags(); {
-	case o.Store == "" && f.Lookup("key") != nil && f.Lookup("witness") == nil:
+	case o.Store == "" && o.KeyFile == "" && f.Lookup("key") != nil && f.Lookup("witness") == nil:
 		return usage(o.cmd, "no --store sqlite:PATH or --key FILE given")
 	case o.Store == "":
 		return usage(o.cmd, "no --store sqlite:PATH given")

@@ -134,3 +134,42 @@ func TestAFileThatIsWrittenToWhileItIsReadIsNotBelieved(t *testing.T) {
 		t.Error("with other content: it is believed")
 	}
 }
+
+// T13: a worker that writes past the fence. It holds a lease and its grant, and has no right
+// to write the file: neither by the command nor by hand does a byte of it change. What
+// the owner of the file writes for it goes through the fence.
+func TestT13AWorkerWithoutTheRightToWriteTheFileChangesNothing(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("heavy: several processes")
+	}
+	addr, dir := authorityAt(t), readableToAll(t)
+	grant, db := filepath.Join(dir, "a.grant"), filepath.Join(dir, "app.db")
+	lastwordCommand(t.Context(), addr, "fence", "init", "sqlite:"+db).want(t, 0)
+	lastwordCommand(t.Context(), addr, "acquire", "doc/a", "--grant", grant).want(t, 0)
+	lastwordCommand(t.Context(), addr, "fence", "apply", "sqlite:"+db, "doc/a", "--grant", grant, "--op", "o1", "--sql", "CREATE TABLE t (x)").want(t, 0)
+	chmod(t, grant, 0o644)
+	before, err := os.ReadFile(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(db); err != nil || info.Mode().Perm()&0o022 != 0 {
+		t.Fatalf("fence init has made a file that others may write: %v, %v", info.Mode(), err)
+	}
+	got := nobody(t, dir, "fence", "apply", "sqlite:app.db", "doc/a", "--authority", addr, "--grant", "a.grant", "--op", "o2", "--sql", "INSERT INTO t VALUES (1)")
+	t.Log(strings.TrimSpace(got.stderr))
+	if got.code == 0 || strings.Count(got.stderr, "\n") != 1 || strings.Contains(got.stderr, "UNKNOWN") {
+		t.Errorf("the command: %+v", got)
+	}
+	if os.Getuid() == 0 {
+		by := exec.CommandContext(t.Context(), "/bin/sh", "-c", "printf x | dd of=app.db conv=notrunc; printf x >>app.db; rm -f app.db; mv app.db other.db")
+		by.Dir, by.SysProcAttr = dir, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		if out, err := by.CombinedOutput(); err == nil {
+			t.Errorf("by hand: %s", out)
+		}
+	}
+	if after, err := os.ReadFile(db); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("the file has changed: %v", err)
+	}
+	lastwordCommand(t.Context(), addr, "fence", "apply", "sqlite:"+db, "doc/a", "--grant", grant, "--op", "o2", "--sql", "INSERT INTO t VALUES (1)").want(t, 0, "APPLIED")
+}

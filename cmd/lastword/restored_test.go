@@ -268,6 +268,11 @@ func TestKF16WhateverWasRestoredTheNextFenceIsAboveEverything(t *testing.T) {
 		}},
 		{name: "raw copy, within the last run", lose: func(s *site) { s.putBack("raw.db") }},
 		{name: "raw copy, from before the last run", refused: "the store's epoch is not the witness's", lose: func(s *site) { s.putBack("first.db") }},
+		{name: "the log of the store, from within the last run", lose: func(s *site) {
+			s.remove("s.db-wal", "s.db-shm")
+			s.copyFile("raw.db-wal", "s.db-wal")
+		}},
+		{name: "no log of the store any more", refused: "the store's epoch is not the witness's", lose: func(s *site) { s.remove("s.db-wal", "s.db-shm") }},
 		{name: "an empty volume", refused: "the store is empty, but its witness knows an epoch", confirm: []string{"--domain", "demo"}, lose: func(s *site) {
 			s.remove("s.db", "s.db-wal", "s.db-shm")
 		}},

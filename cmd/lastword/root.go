@@ -147,6 +147,19 @@ func (a *app) dial(cmd *cobra.Command, r *remote) (*rpc.Client, error) {
 	return c, nil
 }
 
+// caller is who a command is that calls no authority: the identity of its certificate or
+// token, "" without one.
+func (r *remote) caller(a *app, cmd *cobra.Command) (string, error) {
+	var cfg rpc.ClientConfig
+	if err := r.secured.resolve(a, cmd, &cfg); err != nil {
+		return "", err
+	}
+	if cfg.Identity != nil {
+		return cfg.Identity.ID(), nil
+	}
+	return cfg.Token.Name(), nil
+}
+
 // resource reads the argument RESOURCE.
 func resource(cmd *cobra.Command, arg string) (lastword.Resource, error) {
 	r, err := lastword.ParseResource(arg)

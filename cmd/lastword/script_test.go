@@ -149,6 +149,8 @@ func haltScript(ts *testscript.TestScript, neg bool, args []string) {
 		signal, kill = syscall.SIGKILL, true
 	} else if len(args) > 0 && args[0] == "INT" {
 		signal = syscall.SIGINT
+	} else if len(args) > 0 && args[0] == "HUP" {
+		signal = syscall.SIGHUP
 	}
 	ts.Check(p.cmd.Process.Signal(signal))
 	err := p.cmd.Wait()
@@ -215,7 +217,7 @@ func refusedScript(ts *testscript.TestScript, _ bool, args []string) {
 	withDatabase(ts, args[0], func(ctx context.Context, db *sql.DB) error {
 		for _, text := range args[1:] {
 			if _, err := db.ExecContext(ctx, text); err == nil || !strings.Contains(err.Error(), "FENCE_REQUIRED") {
-				return fmt.Errorf("%s: got %v, want FENCE_REQUIRED", text, err)
+				return errors.New(text + ": want FENCE_REQUIRED, got " + fmt.Sprint(err))
 			}
 		}
 		return nil

@@ -20,8 +20,8 @@ import (
 	"github.com/lastword/lastword/server"
 )
 
-const serveLong = `Runs the authority of one domain on an embedded SQLite file until SIGINT or SIGTERM;
-it then answers the calls under way and ends with exit code 0. A signal that comes a
+const serveLong = `Runs the authority of one domain on an embedded SQLite file until SIGINT, SIGTERM
+or SIGHUP; it then answers the calls under way and ends with exit code 0. A signal that comes a
 second later or more ends it at once.
 
 Without --tls-cert an owner is what a caller says, and serve listens on loopback only.
@@ -31,7 +31,8 @@ development. A caller is of the trust domain of --trust-domain, which is that of
 the own certificate if it is left out; '--tls-client-ca DOMAIN=FILE' trusts another
 domain, too. --dev-tokens FILE is for development on loopback: a YAML mapping of names to
 tokens. --policy FILE says what callers may do; what it does not name is refused.
-Certificates and policy are read again when their files change.
+Certificates and policy are read again when their files change, and so is the key ring;
+every other setting counts from the next start.
 
 Two doors: gRPC at --grpc, and the same calls as JSON over HTTP at --listen, with
 /healthz, /readyz, /openapi.json, the trust bundle and a status page.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -186,85 +185,4 @@ func grantOf(cmd *cobra.Command, op, path string, res lastword.Resource) (lastwo
 		return ref, usage(cmd, "the grant file %s is about %s, not about %s", path, quoted(string(ref.Resource)), quoted(string(res)))
 	}
 	return ref, nil
-}
-
-func (a *app) statusCommand() *cobra.Command {
-	var q lastword.StatusQuery
-	var path string
-	cmd := &cobra.Command{
-		Use: "status RESOURCE", Short: "state of a resource, and of one tenure of it", Args: want("RESOURCE"),
-		Long: `Tells whether RESOURCE is held and by whom, the fence that the next grant would
-carry, and how the last tenure ended. With --grant, --lease-id, or --request-id and
---owner it also tells what became of that one tenure.`,
-	}
-	cmd.Flags().Var(&idFlag{"lease id", &q.LeaseID}, "lease-id", "of the tenure that is asked about")
-	cmd.Flags().Var(&idFlag{"request id", &q.RequestID}, "request-id", "of its acquire; needs --owner")
-	cmd.Flags().Var(&idFlag{"owner", &q.Owner}, "owner", "of that acquire")
-	cmd.Flags().StringVar(&path, "grant", "", "`FILE` that acquire made, instead of the above")
-	r := a.remoteFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if q.Resource, err = resource(cmd, args[0]); err != nil {
-			return err
-		}
-		switch {
-		case path != "" && (q.LeaseID != "" || q.RequestID != "" || q.Owner != ""):
-			return usage(cmd, "--grant names the tenure already")
-		case q.LeaseID != "" && q.RequestID != "":
-			return usage(cmd, "want --lease-id or --request-id, not both")
-		case (q.RequestID == "") != (q.Owner == ""):
-			return usage(cmd, "--request-id and --owner go together")
-		case path != "":
-			ref, err := grantOf(cmd, "status", path, q.Resource)
-			if err != nil {
-				return err
-			}
-			q.LeaseID = ref.LeaseID
-		}
-		c, err := a.dial(cmd, r)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = c.Close() }()
-		st, err := c.Status(cmd.Context(), q)
-		if err != nil {
-			return r.unreached(err)
-		}
-		return a.answer(rpc.StatusMessage(st), statusRows(st)...)
-	}
-	return cmd
-}
-
-func statusRows(st lastword.Status) []row {
-	rows := []row{{"resource", string(st.Resource)}, {"state", string(st.State)}}
-	if st.Holder.Owner != "" {
-		rows = append(rows, row{"holder", st.Holder.Owner}, row{"fence", fenceText(st.Holder.Fence)},
-			row{"remaining", remainingText(st)},
-			row{"lease id", st.Holder.LeaseID}, row{"request id", st.Holder.RequestID})
-	}
-	if st.Waiters > 0 {
-		rows = append(rows, row{"waiters", number(st.Waiters)})
-	}
-	asked := string(st.Asked)
-	if st.AskedCompleted {
-		asked += ", completed with " + resultText(st.AskedResult)
-	}
-	return append(rows, row{"next fence", fenceText(st.NextFence)}, row{"stopped", stoppedText(st.Reported)}, row{"last", endingText(st.Last)}, row{"asked tenure", asked})
-}
-
-// remainingText: an authority that has just started has not watched the lease yet, and
-// knows of no time that is certainly left.
-func remainingText(st lastword.Status) string {
-	left := st.Remaining.Round(time.Millisecond)
-	if left <= 0 {
-		return "not known, at most " + spanText(st.TTL)
-	}
-	return spanText(left) + " of " + spanText(st.TTL)
-}
-
-// stoppedText is what a resource's report has stopped.
-func stoppedText(reported lastword.Token) string {
-	if reported == 0 {
-		return ""
-	}
-	return "a resource has reported fence " + fenceText(reported) + "; see 'lastword resume --help'"
 }

@@ -27,6 +27,7 @@ const (
 	caseActs     = "T16: what an operator did is kept with it"
 	// T30.
 	caseRestored = "R20: a restored record is raised and closed"
+	// Also KF-33 (2): a receipt that the restore lost.
 	caseWindow   = "R20: after a restore what has no receipt is expired until a person looks"
 	caseUnraised = "R20: a restored place admits nothing before it is raised"
 	caseBegun    = "R20: a record that the restore lost wants the authority's word"

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -18,32 +21,125 @@ import (
 // The function decides as the rules do: every row of their table is put to it, from the
 // stored state that the row names, also from those that no engine gets to by itself.
 func TestTheFunctionDecidesEveryRowOfTheVerdictTable(t *testing.T) { // R30
+	p := pgProtect(t, pgDocuments)
+	mustExec(t, p.db, `ALTER TABLE lastword.fence DISABLE TRIGGER USER; ALTER TABLE lastword.rollout DISABLE TRIGGER USER`)
+	tx, err := p.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	driveTable(t, tx, t.Errorf)
+}
+
+// driveTable puts every row to the function as it is in the transaction.
+func driveTable(t *testing.T, tx *sql.Tx, report func(format string, args ...any)) {
+	t.Helper()
 	rows, err := core.VerdictTable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := pgProtect(t, pgDocuments)
-	mustExec(t, p.db, `ALTER TABLE lastword.fence DISABLE TRIGGER USER; ALTER TABLE lastword.rollout DISABLE TRIGGER USER`)
 	driven := 0
 	for n, row := range rows {
 		if row.Attempt.Fence > 1<<63-1 { // the driver has no such number
 			continue
 		}
 		driven++
-		tx, err := p.db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := functionRow{T: t, tx: tx, row: row, domain: fmt.Sprint("d", n)}
+		r := functionRow{T: t, tx: tx, row: row, domain: fmt.Sprint("d", n), report: report}
 		r.store()
 		r.decide()
-		if err := tx.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		r.bystanders()
 	}
 	if driven < len(rows)-1 {
 		t.Fatalf("%d of %d rows were driven", driven, len(rows))
 	}
+}
+
+// A table that never disagrees proves nothing: each comparison of the function is made
+// wrong, one at a time, and a row has to tell.
+func TestTheTableNoticesEveryWrongComparisonOfTheFunction(t *testing.T) {
+	p := pgProtect(t, pgDocuments)
+	mustExec(t, p.db, `ALTER TABLE lastword.fence DISABLE TRIGGER USER; ALTER TABLE lastword.rollout DISABLE TRIGGER USER`)
+	var definition string
+	if err := p.db.QueryRowContext(t.Context(), `SELECT pg_get_functiondef('lastword.decide'::regproc)`).Scan(&definition); err != nil {
+		t.Fatal(err)
+	}
+	all := wrongComparisons(definition)
+	if len(all) < 80 {
+		t.Fatalf("%d mutants", len(all))
+	}
+	seed := rand.Uint64()
+	t.Logf("%d mutants, seed %d", len(all), seed)
+	if os.Getenv("LASTWORD_MUTANTS") == "" { // a sample; make mutants takes them all
+		random := rand.New(rand.NewPCG(seed, 1))
+		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		all = all[:5]
+	}
+	for _, m := range all {
+		if why, known := sameFunction[m.what]; known {
+			t.Logf("%s: %s", m.what, why)
+			continue
+		}
+		if !noticed(t, p.db, m) {
+			t.Errorf("no row notices: %s", m.what)
+		}
+	}
+}
+
+// sameFunction are mutants that change nothing that anybody could see, and why.
+var sameFunction = map[string]string{
+	"EXIT WHEN there OR attempt [=] 2;": "the loop ends after two turns by itself",
+	"EXIT WHEN there [OR] attempt = 2;": "as above, and the lock is taken once more than is needed",
+	"ELSIF status_mode <> '' AND lastword.rank(wanted_mode) >= 0 AND (lastword.rank(status_mode) < 0 OR lastword.rank(status_mode) [>] lastword.rank(wanted_mode)) THEN": "of two equal modes it does not matter which",
+	"WHEN step [<] coalesce(nullif(rec.step, 0), 1048576) THEN step ELSE rec.step END;":                                                                                  "of two equal steps it does not matter which",
+	"IF (rec.heard_epoch, rec.heard_revision) [<] (heard_epoch, heard_revision) THEN":                                                                                    "of two equal marks it does not matter which",
+	"IF last [>] 0 AND payload = rec.last_payload THEN":                                                                                                                  "without a write there is no last payload, and every payload is a digest",
+}
+
+type wrongComparison struct{ what, text string }
+
+// wrongComparisons are a function's text with each comparison, AND and OR of its
+// conditions made another one.
+func wrongComparisons(text string) (all []wrongComparison) {
+	others := map[string]string{"<": "<=", "<=": "<", ">": ">=", ">=": ">", "=": "<>", "<>": "=", "AND": "OR", "OR": "AND"}
+	word := regexp.MustCompile(` (<=|>=|<>|<|>|=|AND|OR) `)
+	body := strings.Index(text, "DECLARE")
+	for _, m := range word.FindAllStringSubmatchIndex(text, -1) {
+		from, to := m[2], m[3]
+		begin, end := strings.LastIndex(text[:from], "\n")+1, from+strings.Index(text[from:], "\n")
+		line := strings.TrimSpace(text[begin:end])
+		// An assignment of UPDATE is no condition.
+		if from < body || strings.HasPrefix(line, "UPDATE ") || strings.HasPrefix(line, "ON CONFLICT") || strings.HasPrefix(line, "RAISE ") || strings.Contains(line, "= rec.") && !strings.HasPrefix(line, "ELSIF") && !strings.HasPrefix(line, "IF") && !strings.HasPrefix(line, "THEN") {
+			continue
+		}
+		all = append(all, wrongComparison{
+			strings.TrimSpace(text[begin:from] + "[" + text[from:to] + "]" + text[to:end]), text[:from] + others[text[from:to]] + text[to:],
+		})
+	}
+	return all
+}
+
+// noticed reports whether a row tells of another function.
+func noticed(t *testing.T, db *sql.DB, m wrongComparison) (told bool) {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(t.Context(), m.text); err != nil {
+		t.Fatalf("%s: %v", m.what, err)
+	}
+	type difference struct{}
+	defer func() {
+		if p := recover(); p != nil {
+			if _, ok := p.(difference); !ok {
+				panic(p)
+			}
+			told = true
+		}
+	}()
+	driveTable(t, tx, func(string, ...any) { panic(difference{}) })
+	return false
 }
 
 type functionRow struct {
@@ -51,6 +147,7 @@ type functionRow struct {
 	tx     *sql.Tx
 	row    core.VerdictRow
 	domain string
+	report func(format string, args ...any)
 }
 
 const tableResource = "table/r"
@@ -58,7 +155,7 @@ const tableResource = "table/r"
 func (r functionRow) exec(query string, args ...any) {
 	r.Helper()
 	if _, err := r.tx.ExecContext(r.Context(), query, args...); err != nil {
-		r.Fatalf("row %q: %s: %v", r.row.Name, query, err)
+		r.report("row %q: %s: %v", r.row.Name, query, err)
 	}
 }
 
@@ -66,6 +163,14 @@ func (r functionRow) exec(query string, args ...any) {
 func (r functionRow) store() {
 	r.Helper()
 	rec, a := r.row.Stored, r.row.Attempt
+	// What is another resource's, or another domain's, is nobody's business here.
+	for _, other := range [][2]string{{r.domain, "table/other"}, {"of another", tableResource}} {
+		domain := other[0] + map[bool]string{true: r.domain}[other[0] != r.domain]
+		r.exec(`INSERT INTO lastword.fence VALUES ($1, $2, 9007199254740991, 'x', '', '', 7, 'x', '', 'once', 'query', TRUE, 1, 9, 9, 9, TRUE, 9, 9, 9)`, domain, other[1])
+		r.exec(`INSERT INTO lastword.receipt VALUES ($1, $2, $3, 'sha256:x', 1, 1, '', '', '', '', '', '', '2027-01-15T08:02:03.456789Z')`, domain, other[1], a.Operation)
+		r.exec(`INSERT INTO lastword.tombstone VALUES ($1, $2, $3, '')`, domain, other[1], lastword.DigestOf([]byte(a.Operation)).String())
+	}
+	r.exec(`INSERT INTO lastword.restored VALUES ($1, 1)`, "of another"+r.domain)
 	receipt := func(operation string, payload lastword.Digest) {
 		r.exec(`INSERT INTO lastword.receipt VALUES ($1, $2, $3, $4, 1, 1, '', '', '', '', '', '', '2027-01-15T08:02:03.456789Z')`, r.domain, tableResource, operation, payload.String())
 	}
@@ -132,7 +237,7 @@ func (r functionRow) decide() {
 	}
 	if !r.row.Advance && (a.Operation == "" || a.Payload.IsZero()) { // of which no gate makes an attempt either
 		if e := (*pgconn.PgError)(nil); !errors.As(err, &e) || e.Code != "LW020" {
-			r.Errorf("row %q: an attempt without an operation or a payload: %v", r.row.Name, err)
+			r.report("row %q: an attempt without an operation or a payload: %v", r.row.Name, err)
 		}
 		return
 	}
@@ -141,15 +246,15 @@ func (r functionRow) decide() {
 		got = told.Verdict
 	}
 	if got != expected || told.Why != why || uint64(number) != want.Seq {
-		r.Errorf("row %q (%s): got %s %s %d, %v; want %s %s %d", r.row.Name, r.row.Rule, got, told.Why, number, err, expected, why, want.Seq)
+		r.report("row %q (%s): got %s %s %d, %v; want %s %s %d", r.row.Name, r.row.Rule, got, told.Why, number, err, expected, why, want.Seq)
 		return
 	}
 	if want.ReplayOf != "" && told.Receipt.Operation != want.ReplayOf {
-		r.Errorf("row %q: the receipt in the detail is of %q, want %q", r.row.Name, told.Receipt.Operation, want.ReplayOf)
+		r.report("row %q: the receipt in the detail is of %q, want %q", r.row.Name, told.Receipt.Operation, want.ReplayOf)
 	}
 	if !want.Write {
 		if after := r.record(); after != before {
-			r.Errorf("row %q: %s changed the record from\n%sto\n%s", r.row.Name, got, before, after)
+			r.report("row %q: %s changed the record from\n%sto\n%s", r.row.Name, got, before, after)
 		}
 		return
 	}
@@ -159,7 +264,18 @@ func (r functionRow) decide() {
 		string(rec.Policy), string(rec.Status), fmt.Sprint(rec.Frozen), fmt.Sprint(rec.Step), fmt.Sprint(rec.BundleSequence), fmt.Sprint(rec.MinEpoch),
 		fmt.Sprint(rec.MinPolicyGeneration), fmt.Sprint(rec.Imported), fmt.Sprint(rec.Heard.Epoch), fmt.Sprint(rec.Heard.Revision), fmt.Sprint(rec.Restored),
 	}, "|")); after != wanted {
-		r.Errorf("row %q: the record after is\n%swant\n%s", r.row.Name, after, wanted)
+		r.report("row %q: the record after is\n%swant\n%s", r.row.Name, after, wanted)
+	}
+}
+
+// bystanders are as they were.
+func (r functionRow) bystanders() {
+	r.Helper()
+	var n int
+	err := r.tx.QueryRowContext(r.Context(), `SELECT count(*) FROM lastword.fence WHERE (domain = $1 AND resource = 'table/other' OR domain = $2) AND fence = 9007199254740991 AND lease_id = 'x'`,
+		r.domain, "of another"+r.domain).Scan(&n)
+	if err != nil || n != 2 {
+		r.report("row %q: records of others were changed: %d, %v", r.row.Name, n, err)
 	}
 }
 
@@ -167,7 +283,8 @@ func (r functionRow) record() string {
 	r.Helper()
 	var text sql.NullString
 	err := r.tx.QueryRowContext(r.Context(), `SELECT concat_ws('|', fence, lease_id, grant_digest, root, last_seq, last_operation, last_payload, policy, status_mode,
-	frozen::text, step, bundle_sequence, min_epoch, min_policy_generation, imported::text, heard_epoch, heard_revision, restored) FROM lastword.fence WHERE domain = $1`, r.domain).Scan(&text)
+	frozen::text, step, bundle_sequence, min_epoch, min_policy_generation, imported::text, heard_epoch, heard_revision, restored) FROM lastword.fence
+WHERE domain = $1 AND resource = $2`, r.domain, tableResource).Scan(&text)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		r.Fatal(err)
 	}

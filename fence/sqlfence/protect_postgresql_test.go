@@ -33,6 +33,9 @@ CREATE TABLE other (x int)`
 
 func pgProtect(t *testing.T, tables string, all ...sqlfence.Protection) *pgProtected {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("heavy: a database for each test; runs without the race detector")
+	}
 	p := &pgProtected{T: t, seal: newSeal(t)}
 	p.dsn = postgrestest.New(t, "protect", func(ctx context.Context, db *sql.DB) error {
 		if err := sqlfence.Init(ctx, db); err != nil {

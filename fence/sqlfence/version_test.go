@@ -61,7 +61,7 @@ func TestAFileOfTheFirstVersionIsUpgradedAndKeepsEverything(t *testing.T) {
 	mustPut(t, f, s.holder("doc/b", "worker", 8), "doc/b", "op-2", "x")
 }
 
-// T16: also a person with a SQL shell does not change what was recorded, by a slip.
+// T13, T16: also a person with a SQL shell does not change what was recorded, by a slip.
 func TestWhatOperatorsDidIsNotChangedInSQL(t *testing.T) {
 	db, _ := database(t)
 	s := newSeal(t)

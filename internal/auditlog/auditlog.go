@@ -84,10 +84,11 @@ func (l *Log) append(e Entry) error {
 	if err == nil {
 		return nil
 	}
-	return &lastword.Error{
-		Code: lastword.CodeUnavailable, Message: "the audit log " + l.path + " cannot be written to", Err: bare(err),
-		Hint: "make room, or let this process write to it",
+	hint := "make room, or let this process write to it"
+	if errors.Is(err, errIrregular) || errors.Is(err, errForeign) || errors.Is(err, syscall.EISDIR) {
+		hint = "name another file with --audit"
 	}
+	return &lastword.Error{Code: lastword.CodeUnavailable, Message: "the audit log " + l.path + " cannot be written to", Err: bare(err), Hint: hint}
 }
 
 func (l *Log) write(line []byte) (err error) {
@@ -102,7 +103,7 @@ func (l *Log) write(line []byte) (err error) {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return errors.New("it is not a regular file")
+		return errIrregular
 	}
 	if err := lock(f); err != nil {
 		return err
@@ -111,6 +112,9 @@ func (l *Log) write(line []byte) (err error) {
 		return err
 	}
 	if n := info.Size(); n > 0 {
+		if err := ours(f, n); err != nil {
+			return err
+		}
 		last := make([]byte, 1)
 		if _, err := f.ReadAt(last, n-1); err != nil {
 			return err
@@ -131,6 +135,25 @@ func (l *Log) write(line []byte) (err error) {
 	}
 	return errors.Join(dir.Sync(), dir.Close())
 }
+
+// ours refuses a file that was named by mistake, and so leaves it as it is: a database, a
+// key. A crash can have cut the first line short, or left zeros in its place.
+func ours(f *os.File, size int64) error {
+	const begin = `{"v":`
+	first := make([]byte, min(size, int64(len(begin))))
+	if _, err := f.ReadAt(first, 0); err != nil {
+		return err
+	}
+	if first[0] != 0 && !strings.HasPrefix(begin, string(first)) {
+		return errForeign
+	}
+	return nil
+}
+
+var (
+	errIrregular = errors.New("it is not a regular file")
+	errForeign   = errors.New("it is no audit log: it does not begin with an entry")
+)
 
 // lock waits for its turn; the kernel drops the lock with the descriptor.
 func lock(f *os.File) error {
@@ -156,7 +179,7 @@ const maxLine = 1 << 20
 // Read calls each for every line of the file at path, the oldest first, until it returns
 // an error. A file that is not there has no lines.
 func Read(path string, each func(Line) error) error {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // not to hang on a named pipe
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -164,6 +187,9 @@ func Read(path string, each func(Line) error) error {
 		return unreadable(path, err)
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return unreadable(path, errors.Join(err, errIrregular))
+	}
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, maxLine)
 	for n := 1; lines.Scan(); n++ {

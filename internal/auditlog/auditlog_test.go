@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -120,6 +121,52 @@ func TestALogThatCannotBeWrittenSaysSoInOneLine(t *testing.T) {
 	for _, path := range []string{dir, filepath.Join(dir, "no", "audit"), "/dev/null"} {
 		_, err := auditlog.New(path, clock).Begin(auditlog.Entry{Action: "a"})
 		if !errors.Is(err, lastword.ErrUnavailable) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// What was named by mistake is not written to, nor read for ever.
+func TestAFileThatIsNoAuditLogStaysAsItIs(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"a database": "SQLite format 3\x00 and more", "a key": "-----BEGIN PRIVATE KEY-----\n", "a witness": "{\n  \"version\": 1\n}\n",
+		"a line": "hello\n", "a letter": "x",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := auditlog.New(path, clock).Begin(auditlog.Entry{Action: "revoke"})
+		var e *lastword.Error
+		if !errors.As(err, &e) || e.Code != lastword.CodeUnavailable || !strings.Contains(err.Error(), "it is no audit log") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if b, err := os.ReadFile(path); err != nil || string(b) != content {
+			t.Errorf("%s has become %q, %v", name, b, err)
+		}
+	}
+	for name, content := range map[string]string{"empty": "", "cut short": `{"v`, "zeros of a crash": "\x00\x00\x00"} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := auditlog.New(path, clock).Begin(auditlog.Entry{Action: "revoke"}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := read(t, path); got[len(got)-1].Entry.Action != "revoke" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, dir} {
+		if err := auditlog.Read(path, func(auditlog.Line) error { return nil }); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+			t.Errorf("%s: %v", path, err)
+		}
+		if _, err := auditlog.New(path, clock).Begin(auditlog.Entry{Action: "revoke"}); !errors.Is(err, lastword.ErrUnavailable) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

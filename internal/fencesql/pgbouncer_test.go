@@ -14,7 +14,7 @@ import (
 // A pooler in transaction mode hands a connection to somebody else after each
 // transaction: what was prepared on it is not there any more. It has fewer connections
 // than there are clients, so that they do change.
-func TestPgBouncerInTransactionMode(t *testing.T) {
+func TestPgBouncerInTransactionMode(t *testing.T) { // KF-39
 	pooler, err := realservers.PgBouncer(t.Context(), postgrestest.Server(t), realservers.Config{
 		Settings: []string{"default_pool_size = 3", "ignore_startup_parameters = extra_float_digits"},
 	})

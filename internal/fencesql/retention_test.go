@@ -9,7 +9,7 @@ import (
 	"github.com/lastword/lastword/fence"
 )
 
-func TestWhatWasPrunedIsExpiredAndNeverDoneAgain(t *testing.T) { // R19, RECEIPT_EXPIRED
+func TestWhatWasPrunedIsExpiredAndNeverDoneAgain(t *testing.T) { // KF-33 (1), R19
 	const (
 		early = "01890a5d-ac96-7b2c-8f00-000000000001" // UUIDv7: 2023-06-29
 		later = "01990a5d-ac96-7b2c-8f00-000000000002" // 2025-09-02

@@ -20,7 +20,7 @@ func eachClient(t *testing.T, test func(t *testing.T, c client, dsn string, prox
 	}
 }
 
-func TestAnAnswerToCommitThatIsLostIsUnknownAndSettledByTheSameOperation(t *testing.T) { // R22, P5, X9, X29
+func TestAnAnswerToCommitThatIsLostIsUnknownAndSettledByTheSameOperation(t *testing.T) { // KF-01 (SQL form), R22, P5, X9, X29
 	for name, there := range map[string]bool{"before": false, "after": true} {
 		fate := map[bool]postgrestest.Fate{false: postgrestest.CutBefore, true: postgrestest.CutAfter}[there]
 		t.Run(name, func(t *testing.T) {

@@ -119,8 +119,12 @@ func copyStore(ctx context.Context, driver, from, to string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if _, err := sqldb.Inspect(ctx, dialect, db, schema); err != nil {
+	version, err := sqldb.Inspect(ctx, dialect, db, schema)
+	if err != nil {
 		return err
+	}
+	if version == 0 {
+		return refuse(lastword.CodeInvalid, from+" has nothing that an authority has made", "name another file")
 	}
 	_, err = db.ExecContext(ctx, "VACUUM INTO ?", to)
 	return err

@@ -35,7 +35,9 @@ func resolve(path string) (string, error) {
 	if !errors.Is(err, os.ErrNotExist) {
 		return "", refuseErr(lastword.CodeUnavailable, path+" cannot be reached", "check the path and its permissions", err)
 	}
-	if _, err := os.Lstat(absolute); err == nil {
+	// Only a link that is there still leads nowhere: a file that is there now has been made
+	// meanwhile by another one that starts.
+	if info, err := os.Lstat(absolute); err == nil && info.Mode()&os.ModeSymlink != 0 {
 		return "", refuse(lastword.CodeInvalid, path+" is a symbolic link to a file that does not exist", "remove the link, or create its target's directory and name the target itself")
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Dir(absolute))
@@ -133,7 +135,7 @@ func InUse(path string) (by string, err error) {
 	if err != nil {
 		return "", err
 	}
-	file, err := os.Open(real + ".lock")
+	file, err := os.OpenFile(real+".lock", os.O_RDONLY|syscall.O_NONBLOCK, 0) // not to hang on a named pipe
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
 	}

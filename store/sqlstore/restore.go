@@ -2,14 +2,17 @@ package sqlstore
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/internal/sqldb"
@@ -74,6 +77,7 @@ func restore(ctx context.Context, from, path string, cfg RestoreConfig) (r Resto
 		return r, err
 	}
 	defer func() { err = errors.Join(err, lock.release()) }()
+	sweepRestores(real, source)
 	r.Copy = Copy{Store: source}
 	tmp, err := r.prepare(ctx, driver, real)
 	if err != nil {
@@ -86,6 +90,30 @@ func restore(ctx context.Context, from, path string, cfg RestoreConfig) (r Resto
 	}
 	r.Aside, err = exchange(real, tmp, cfg.reached)
 	return r, err
+}
+
+// unfinishedName begins the names of what a restore of this store makes on its way. It
+// has the store's own name in it, of any length, because another store of the directory
+// has another lock.
+func unfinishedName(real string) string {
+	name := sha256.Sum256([]byte(filepath.Base(real)))
+	return fmt.Sprintf(".lastword-restore-%x-", name[:8])
+}
+
+// sweepRestores removes what restores of this store have left that were killed: whole
+// copies. The store's lock is held, so that none is on its way. One that is to be
+// restored now stays.
+func sweepRestores(real, source string) {
+	left, err := os.ReadDir(filepath.Dir(real))
+	if err != nil {
+		return
+	}
+	for _, e := range left {
+		path := filepath.Join(filepath.Dir(real), e.Name())
+		if strings.HasPrefix(e.Name(), unfinishedName(real)) && !strings.HasPrefix(path, source) {
+			_ = os.Remove(path) // the next one tries again
+		}
+	}
 }
 
 // mayReplace refuses what cannot be a backup of the store.
@@ -105,7 +133,7 @@ func mayReplace(source, real string) error {
 
 // prepare makes the new file beside the place it will have: checked, marked, on the disk.
 func (r *Restored) prepare(ctx context.Context, driver, real string) (made string, err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(real), ".lastword-restore-*") // O_EXCL, 0600
+	tmp, err := os.CreateTemp(filepath.Dir(real), unfinishedName(real)+"*") // O_EXCL, 0600
 	if err != nil {
 		return "", refuseErr(lastword.CodeUnavailable, "the directory of "+real+" cannot be written to", "let this process write to it", bare(err))
 	}
@@ -126,6 +154,10 @@ func (r *Restored) prepare(ctx context.Context, driver, real string) (made strin
 		}
 		return copyStore(ctx, driver, r.Store, name)
 	})
+	var ours *lastword.Error
+	if errors.As(err, &ours) || (sqldb.SQLite{}).Class(err) == sqldb.NotADatabase {
+		err = explain("restore", r.Store, err) // it is about the backup, not about the store
+	}
 	if err != nil {
 		return "", err
 	}
@@ -269,9 +301,25 @@ func exchange(real, next string, reached func(string) error) (aside string, err 
 	return plan.Aside, nil
 }
 
+// readNote reads a file that may be anything: it does not hang on a named pipe, nor read
+// a device for ever. What is none of ours is empty.
+func readNote(name string) ([]byte, error) {
+	const most = 64 << 10
+	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() // it was only read
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() > most {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(file, most))
+}
+
 // begun is the plan of an interrupted restore, or a new one, which it writes down.
 func begun(real string) (p restoring, err error) {
-	b, err := os.ReadFile(note(real))
+	b, err := readNote(note(real))
 	if err == nil {
 		if err := json.Unmarshal(b, &p); err != nil || !strings.HasPrefix(p.Aside, real+asideName) {
 			return p, refuse(lastword.CodeInvalid, note(real)+" is damaged", "look at the files beside it, and remove it when it is sure which store is which")
@@ -287,7 +335,7 @@ func begun(real string) (p restoring, err error) {
 	if b, err = json.Marshal(p); err != nil {
 		return p, err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(real), ".lastword-restore-*")
+	tmp, err := os.CreateTemp(filepath.Dir(real), unfinishedName(real)+"*")
 	if err != nil {
 		return p, err
 	}

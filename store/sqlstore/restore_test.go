@@ -2,8 +2,10 @@ package sqlstore_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -169,6 +171,50 @@ func TestARestoreMayDieAnywhere(t *testing.T) {
 				t.Fatalf("left %q", left)
 			}
 		})
+	}
+}
+
+// What a restore has left that was killed on its way is a whole copy, and goes with the
+// next one; that of another store of the directory does not.
+func TestARestoreRemovesWhatAKilledOneHasLeft(t *testing.T) {
+	r := newRestorable(t)
+	left := func(store string) []string {
+		name := sha256.Sum256([]byte(store))
+		at := filepath.Join(r.dir, fmt.Sprintf(".lastword-restore-%x-4711", name[:8]))
+		return []string{at, at + "-journal"}
+	}
+	ours, others := left(filepath.Base(r.path)), left("other.db")
+	for _, path := range append(slices.Clone(ours), others...) {
+		if err := os.WriteFile(path, []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := sqlstore.Restore(t.Context(), r.backup, r.path, sqlstore.RestoreConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range ours {
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is still there: %v", path, err)
+		}
+	}
+	for _, path := range others {
+		if _, err := os.Lstat(path); err != nil {
+			t.Error(err)
+		}
+	}
+	// Restored from such a file it stays.
+	b, err := os.ReadFile(r.backup)
+	if err == nil {
+		err = os.WriteFile(ours[0], b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sqlstore.Restore(t.Context(), ours[0], r.path, sqlstore.RestoreConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(ours[0]); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -183,6 +183,9 @@ func (w *Witness) connect(ctx context.Context, create bool) (there bool, err err
 	}
 	empty := info == nil || info.Size() == 0
 	if empty && !create {
+		if info != nil && !info.Mode().IsRegular() { // a device has no size, and is no witness that is missing
+			return false, refuse(lastword.CodeInvalid, w.path+" is not a regular file", "name another file")
+		}
 		return false, nil
 	}
 	real, err := resolve(w.path)
@@ -269,6 +272,10 @@ func (w *Witness) failed(err error) *lastword.Error {
 	if !strings.Contains(e.Message, w.path) {
 		e.Message = w.path + ": " + e.Message
 	}
-	e.Op, e.Message = "", "the witness "+e.Message
+	if e.Op = ""; strings.HasPrefix(e.Message, w.path) || strings.HasPrefix(e.Message, "/") {
+		e.Message = "the witness " + e.Message
+	} else {
+		e.Message = "the witness: " + e.Message
+	}
 	return e
 }

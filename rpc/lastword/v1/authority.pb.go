@@ -1419,7 +1419,7 @@ func (x *WatchResponse) GetComplete() bool {
 // SessionRequest is what one client process asks at once.
 type SessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Calls to begin.
+	// Calls to begin, at most 1,024.
 	Calls []*SessionCall `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
 	// Ids of calls whose callers have gone. They are ended as if the connection of a
 	// unary call had been cut, and answered nevertheless.
