@@ -132,7 +132,7 @@ func TestT23ThreeHundredThatDoNotRead(t *testing.T) {
 	b := besiege(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	const each, most = 100, 448 // MiB
+	const each, most = 100, 768 // MiB
 	// The result that every status of the sessions brings: 16 KiB.
 	done, err := b.near.Acquire(ctx, lastword.AcquireRequest{Resource: "doc/result", RequestID: "1", Owner: "near", TTL: time.Hour})
 	if err == nil {

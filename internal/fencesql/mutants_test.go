@@ -90,7 +90,7 @@ var operators = []string{"Oldest", "DeleteReceipt", "Tombstone", "Watermark", "D
 // compares reports whether the condition is one of those by which a record is still the one
 // that was read.
 func (m broken) compares() bool {
-	return strings.HasPrefix(m.where, "lastword.store") && strings.Contains(m.mutant.condition, "= was_") || strings.HasPrefix(m.where, "SQLite Update")
+	return strings.HasPrefix(m.where, "lastword.store") && strings.Contains(m.condition, "= was_") || strings.HasPrefix(m.where, "SQLite Update")
 }
 
 func everyMutant() (all []broken) {
