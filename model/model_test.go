@@ -90,8 +90,8 @@ func TestEveryVariantIsFound(t *testing.T) {
 	if n := len(model.Variants()); n < 30 {
 		t.Errorf("%d variants, want 30 at least", n)
 	}
-	for _, v := range model.Variants() {
-		if heavy := v.World == "stale" || v.World == "calm"; heavy && testing.Short() {
+	for i, v := range model.Variants() {
+		if testing.Short() && i%8 != 0 { // the others tell the race detector nothing more
 			continue
 		}
 		t.Run(v.Name, func(t *testing.T) {

@@ -209,8 +209,9 @@ func (c client) hardTimes(t *testing.T, duration time.Duration) {
 		switch n := random.IntN(10); {
 		case n < 5:
 			faults["stopped"]++
-			_ = workers[i].cmd.Process.Signal(syscall.SIGSTOP)
-			time.AfterFunc(time.Duration(random.IntN(700))*time.Millisecond, func() { _ = workers[i].cmd.Process.Signal(syscall.SIGCONT) })
+			stopped := workers[i].cmd.Process // another one may have its place when it goes on
+			_ = stopped.Signal(syscall.SIGSTOP)
+			time.AfterFunc(time.Duration(random.IntN(700))*time.Millisecond, func() { _ = stopped.Signal(syscall.SIGCONT) })
 		case n < 7:
 			faults["killed"]++
 			_ = workers[i].cmd.Process.Kill()
