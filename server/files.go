@@ -33,6 +33,8 @@ func (f Files) roles() []role {
 		{of: witness, what: "the witness's log", path: f.Witness + "-wal"},
 		{of: witness, what: "the index of the witness's log", path: f.Witness + "-shm"},
 		{of: witness, what: "the witness's journal", path: f.Witness + "-journal"},
+		{of: witness, what: "what is remembered of the key ring", path: ringMemory(f.Witness)},
+		{of: witness, what: "the lock of what is remembered of the key ring", path: ringMemory(f.Witness) + ".lock"},
 		{of: audit, what: audit, path: f.Audit},
 	}
 }

@@ -84,7 +84,8 @@ type Config struct {
 	// the first key stays the only one.
 	KeyFile string
 	// NewKey lets a key be made although the store has been used with another one,
-	// which is missing. Grants that are alive then stop verifying.
+	// which is missing, and a key ring be begun above what is remembered of one that is
+	// missing or went back. Grants that are alive then stop verifying.
 	NewKey bool
 	// Witness is "file:PATH", or "sqlite:PATH" for a SQLite database of its own; "" is a
 	// file beside the store (R10). One that is named marks the store as witnessed: from
@@ -122,6 +123,7 @@ type Server struct {
 	web       net.Listener // nil for none
 	store     store.Store
 	witness   witness
+	ring      *grant.Ring
 	authority *authority.Authority
 	rpc       *rpc.Server
 	http      *httpapi.Server
@@ -181,8 +183,8 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	}
 	// A key that is there is looked at before a store is made.
 	var signer *grant.Signer
-	if haveKeys(s.files.Key) {
-		if signer, err = s.signer(); err != nil {
+	if haveKeys(s.files.Key) && !s.cfg.NewKey {
+		if signer, err = s.signer(ctx); err != nil {
 			return err
 		}
 	}
@@ -200,10 +202,10 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	}
 	s.warnOfReaders()
 	if signer == nil {
-		if err := s.mayMakeKey(ctx); err != nil {
-			return err
+		if err := s.mayMakeKey(ctx); err != nil && !exists(ringMemory(s.files.Witness)) {
+			return err // what is remembered of a ring says more
 		}
-		if signer, err = s.signer(); err != nil {
+		if signer, err = s.signer(ctx); err != nil {
 			return err
 		}
 	}

@@ -27,10 +27,17 @@ func (a *app) keysCommand() *cobra.Command {
 		a.keysListCommand(), a.keysRotateCommand(), a.keysRevokeCommand(), a.keysExportCommand())
 }
 
+// ringFlagsToo say where the ring is, and what remembers it.
+func (o *operating) ringFlagsToo() {
+	o.keyFlag()
+	o.witnessFlag("the witness, beside which is remembered what the ring must not go back behind")
+	o.ringOnly = true
+}
+
 // ringFlags are the flags of a command that only reads the ring.
 func (a *app) ringFlags(cmd *cobra.Command) *operating {
 	o := a.placeFlags(cmd)
-	o.keyFlag()
+	o.ringFlagsToo()
 	return o
 }
 
@@ -123,7 +130,7 @@ A key that may be in wrong hands is not for rotation: 'lastword keys revoke'.`
 func (a *app) keysRotateCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "rotate --store sqlite:PATH --reason TEXT", Short: "let a new key sign", Long: keysRotateLong, Args: want()}
 	o := a.operatorFlags(cmd)
-	o.keyFlag()
+	o.ringFlagsToo()
 	overlap := time.Duration(-1)
 	cmd.Flags().Var(&durationFlag{value: &overlap, most: 30 * 24 * time.Hour}, "overlap", "time between publishing a key and signing with it (default: twice the refresh hint)")
 	cmd.Flags().Lookup("overlap").DefValue = ""
@@ -178,7 +185,7 @@ func (a *app) keysRevokeCommand() *cobra.Command {
 		Long: keysRevokeLong, Args: cobra.MaximumNArgs(1),
 	}
 	o := a.operatorFlags(cmd)
-	o.keyFlag()
+	o.ringFlagsToo()
 	o.yesFlag()
 	below := int64(-1)
 	cmd.Flags().Int64Var(&below, "epochs-below", -1, "the lowest issuer `EPOCH` that is still believed")
