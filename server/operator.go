@@ -340,8 +340,31 @@ func (o Operator) RevokeKey(ctx context.Context, kid string) (grant.RingInfo, er
 	return o.revoke(ctx, ActionRevokeKey, map[string]string{"kid": kid}, func(r *grant.Ring) error { return r.Revoke(kid) })
 }
 
-// RevokeEpochs raises the minimum issuer epoch (T27).
+// CheckMinimum refuses a minimum issuer epoch that is not within reach: the authority would
+// begin one epoch after the other to get there, and nothing takes that back.
+func CheckMinimum(info grant.RingInfo, minimum uint32) error {
+	if minimum <= info.CurrentEpoch+1 {
+		return nil
+	}
+	e := &lastword.Error{
+		Code: lastword.CodeInvalid, Message: fmt.Sprintf("the issuer epoch is %d: no minimum above %d is taken, and %d is", info.CurrentEpoch, info.CurrentEpoch+1, minimum),
+	}
+	if e.Hint = fmt.Sprintf("if it is meant, begin that epoch first: stop the authority, and 'lastword epoch advance --above %d'", minimum-1); minimum > lastword.MaxEpoch {
+		e.Hint = "'lastword keys list' shows the present one"
+	}
+	return e
+}
+
+// RevokeEpochs raises the minimum issuer epoch (T27), to the one after the present one at
+// most ([CheckMinimum]).
 func (o Operator) RevokeEpochs(ctx context.Context, minimum uint32) (grant.RingInfo, error) {
+	ring, err := o.Keys()
+	if err == nil {
+		err = CheckMinimum(ring.Info(), minimum)
+	}
+	if err != nil {
+		return grant.RingInfo{}, err
+	}
 	return o.revoke(ctx, ActionRevokeEpochs, map[string]string{"minimum_epoch": fmt.Sprint(minimum)},
 		func(r *grant.Ring) error { return r.RevokeEpochs(minimum) })
 }
