@@ -263,8 +263,17 @@ func (c Config) check() (Config, Files, error) {
 	if err != nil {
 		return c, Files{}, err
 	}
-	files := Files{Key: c.KeyFile}
-	if files.Store, err = storePath(c.Store); err != nil {
+	files := Files{}
+	if files.Store, err = storePath(c.Store); err == nil {
+		files.Store, err = resolvedStore(files.Store)
+	}
+	if err == nil {
+		files.Key, err = resolved(c.KeyFile)
+	}
+	if err == nil {
+		files.Audit, err = resolved(c.Audit)
+	}
+	if err != nil {
 		return c, files, err
 	}
 	named, err := openWitness(c.Witness, files.Store)
@@ -275,7 +284,7 @@ func (c Config) check() (Config, Files, error) {
 		files.Key = files.Store + ".key"
 	}
 	files.Policy = files.Store + ".policy"
-	if files.Audit = c.Audit; files.Audit == "" {
+	if files.Audit == "" {
 		files.Audit = defaultAudit(files.Store)
 	}
 	return c, files, files.distinct()
@@ -459,6 +468,6 @@ func opened(err error) error {
 	return &e
 }
 
-func invalid(format string, args ...any) error {
+func invalid(format string, args ...any) *lastword.Error {
 	return &lastword.Error{Code: lastword.CodeInvalid, Message: fmt.Sprintf(format, args...)}
 }
