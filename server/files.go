@@ -39,6 +39,7 @@ func (f Files) roles() []role {
 		{of: witness, what: "the witness's journal", path: f.Witness + "-journal"},
 		{of: witness, what: "what is remembered of the key ring", path: ringMemory(f.Witness)},
 		{of: witness, what: "the lock of what is remembered of the key ring", path: ringMemory(f.Witness) + ".lock"},
+		{of: "the policy", what: "for the generation of the policy", path: policyMemory(f.Witness)},
 		{of: audit, what: audit, path: f.Audit},
 	}
 }
