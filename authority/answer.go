@@ -55,15 +55,22 @@ func (a *Authority) refusal(res result) error {
 	return &lastword.Error{Code: lastword.CodeInternal, Message: "unexpected answer " + string(res.answer.Code)}
 }
 
+// holding is the refusal while a restored store waits for what may be lost (R10).
+func holding(h core.Header) *lastword.Error {
+	e := &lastword.Error{Code: lastword.CodeHeld, Hint: "wait for it, or try again later"}
+	e.Remaining = time.Duration(h.HoldUntil-h.Tick) * time.Duration(h.TickSpan)
+	e.Message = "the authority was restored or exchanged: nothing is granted until every tenure that may be lost is over" +
+		", for another " + e.Remaining.Round(time.Second).String() + " of running time at most"
+	return e
+}
+
 func (a *Authority) held(res result) error {
 	lease := res.answer.Lease
 	e := &lastword.Error{Code: lastword.CodeHeld, Waiters: res.waiters, Hint: "wait for it, or try again later"}
 	if res.answer.Blocked {
 		e.Message = "free, but the lock-delay after its last tenure is still running"
 		if h := res.header; h.Tick < h.HoldUntil {
-			e.Message = "the authority was restored or exchanged: nothing is granted until every tenure that may be lost is over"
-			e.Remaining = time.Duration(h.HoldUntil-h.Tick) * time.Duration(h.TickSpan)
-			e.Message += ", for another " + e.Remaining.Round(time.Second).String() + " of running time at most"
+			return holding(h)
 		}
 		return e
 	}

@@ -300,3 +300,9 @@ func (a *Authority) Bundle(ctx context.Context) ([]byte, error) {
 
 // Epoch is the issuer epoch that this authority grants under.
 func (a *Authority) Epoch() (uint32, error) { return a.loop.epoch() }
+
+// Granting is why nothing is granted at present: it has stopped, it waits for what a
+// restored store may have lost ([lastword.CodeHeld], with the time that remains), or the
+// last write to the store failed. nil says that something may be granted. Nothing is
+// asked for it: with [Authority.Status] before it, it also knows of the store.
+func (a *Authority) Granting() error { return named(a.loop.granting(), "grant", "") }

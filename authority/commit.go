@@ -63,6 +63,11 @@ func (b *batch) commit() {
 	b.ahead()
 	sent := l.cfg.Elapsed()
 	err := b.send()
+	if len(b.steps) > 0 {
+		l.mu.Lock()
+		l.unsaved = err
+		l.mu.Unlock()
+	}
 	b.note(sent)
 	b.show()
 	for i := range b.answers {

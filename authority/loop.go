@@ -27,6 +27,7 @@ type loop struct {
 	closed   bool
 	held     core.Header // as this process last knew it
 	broken   error       // why it stopped granting
+	unsaved  error       // why the last write failed; nil if none did since
 	wake     chan struct{}
 	closing  chan struct{}
 	gone     chan struct{}
@@ -138,6 +139,21 @@ func (l *loop) epoch() (uint32, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held.Epoch, l.broken
+}
+
+// granting is why nothing is granted at present, nil if something may be.
+func (l *loop) granting() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.broken != nil:
+		return l.broken
+	case l.closed:
+		return &lastword.Error{Code: lastword.CodeUnavailable, Message: "the authority has been closed"}
+	case l.held.Tick < l.held.HoldUntil:
+		return holding(l.held)
+	}
+	return l.unsaved
 }
 
 // stop lets the round that is under way finish, but not for ever.

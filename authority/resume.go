@@ -69,8 +69,8 @@ func (a *Authority) reported(ctx context.Context, r lastword.Report) (grant.Clai
 // (R10). reported is what Status shows; another number is CodeRequestConflict, so that
 // nobody confirms what he has not seen. The next fence is above it. A tenure that is
 // still open ends as REVOKED. It is durable when it returns the next fence; every
-// attempt is logged and kept ([Config].Audit), with operator and reason. Of a resource that is not stopped it
-// changes nothing.
+// attempt is logged and kept ([Config].Audit), with operator and reason. Of a resource
+// that is not stopped, or not any more, it is CodeRequestConflict, too, and changes nothing.
 func (a *Authority) Resume(ctx context.Context, resource lastword.Resource, reported lastword.Token, operator, reason string) (next lastword.Token, err error) {
 	seen := a.begin(OpResume, resource, reported)
 	defer seen.end(ctx, &err)
@@ -97,6 +97,9 @@ func (a *Authority) resume(ctx context.Context, r revocation) (lastword.Token, e
 		err = a.refusal(res)
 	}
 	if e := (*lastword.Error)(nil); errors.As(err, &e) && e.Code == lastword.CodeRequestConflict {
+		e.Message, e.Hint = "nothing is reported of it, so that nothing is to be resumed", "'lastword status' shows what is reported; if this was asked before, it was done then"
+	}
+	if e := (*lastword.Error)(nil); errors.As(err, &e) && e.Code == lastword.CodeRequestConflict && res.record.Reported != 0 {
 		e.Message, e.Hint = "what stops it is the reported fence "+res.record.Reported.Text(), "look at it, and confirm that one"
 	}
 	a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, ActionResume, slog.String("resource", string(r.resource)), slog.Uint64("fence", uint64(r.fence)),

@@ -230,10 +230,11 @@ func (b *batch) apply() {
 }
 
 // tick advances the store's counter by one, if it has been watched to stand still
-// for a whole tick and somebody needs it (R8).
+// for a whole tick and somebody needs it (R8), or the last write failed: whether writes
+// are possible again shows by one.
 func (b *batch) tick() {
 	h := b.header
-	if !b.l.watches.stood(h, b.now) || h.Tick >= b.l.liveUntil && len(b.l.waiters.queues) == 0 && h.Tick >= h.HoldUntil {
+	if !b.l.watches.stood(h, b.now) || h.Tick >= b.l.liveUntil && len(b.l.waiters.queues) == 0 && h.Tick >= h.HoldUntil && b.l.unsaved == nil {
 		return
 	}
 	next := h

@@ -22,11 +22,14 @@ import (
 // UNAVAILABLE can come after the change was made; look, or repeat it. A Ring is safe
 // for concurrent use. It holds no lock and no file open between its calls.
 //
-// A ring is not shared by hosts that do not share its directory, and a copy of an old
-// directory that is put back gives bundles that resources refuse (R13).
+// A ring is not shared by hosts that do not share its directory. A copy of an old
+// directory that is put back would give bundles that resources refuse (R13), and believe
+// keys again that were revoked: with [RingConfig].Memory it is refused instead, with
+// [lastword.CodeFenceRegression], and so is a ring that is gone ([BeginRing]).
 type Ring struct {
 	dir     string
 	oneZone bool
+	memory  string // "" is none
 
 	mu    sync.Mutex // one change or reload of this process at a time
 	state atomic.Pointer[ringState]
@@ -43,6 +46,11 @@ type RingConfig struct {
 	First Key
 	// OneTrustZone admits HS256 keys, see [NewZoneSigner].
 	OneTrustZone bool
+	// Memory is a file at another place than Dir, on another volume if there is one, that
+	// remembers what the ring must not go back behind: its sequence, its epochs and the
+	// keys that were revoked. It knows every state before that is used or published, and
+	// is made by the first one. "" is none.
+	Memory string
 }
 
 // ringState is one state of the ring. It is immutable.
@@ -89,10 +97,17 @@ func OpenRing(cfg RingConfig) (*Ring, error) {
 	if cfg.Dir == "" {
 		return nil, invalid(opRing, "", errors.New("no directory"))
 	}
-	r := &Ring{dir: cfg.Dir, oneZone: cfg.OneTrustZone}
+	r := &Ring{dir: cfg.Dir, oneZone: cfg.OneTrustZone, memory: cfg.Memory}
 	s, err := r.load(nil)
 	if err != nil {
 		return nil, err
+	}
+	if s == nil && cfg.Memory != "" {
+		if m, err := r.recall(); err != nil {
+			return nil, err
+		} else if m != nil && m.Durable {
+			return nil, r.wentBack(m.against(&ringFile{Domain: m.Domain}, false))
+		}
 	}
 	if s != nil && cfg.Domain == "" {
 		cfg.Domain = s.file.Domain
@@ -107,7 +122,7 @@ func OpenRing(cfg RingConfig) (*Ring, error) {
 		return nil, r.bad(fmt.Sprintf("it does not know the key %s of the key file", cfg.First.ID()),
 			"the ring's keys count; move the key file away, or add that key to the ring")
 	case s == nil && cfg.First.k == nil:
-		return nil, r.bad("there is no ring, and no key to begin one with", "give a first key")
+		return nil, r.bad("there is no ring, and no key to begin one with", "put the ring back; the first start of an authority makes one")
 	case s == nil:
 		k := cfg.First
 		s, err = r.assemble(ringFile{
@@ -117,6 +132,9 @@ func OpenRing(cfg RingConfig) (*Ring, error) {
 		if err != nil {
 			return nil, err
 		}
+	}
+	if err := r.looksRight(&s.file, s.saved); err != nil {
+		return nil, err
 	}
 	r.state.Store(s)
 	return r, nil
@@ -170,8 +188,18 @@ func (r *Ring) Reload() error {
 }
 
 // reread is Reload under the mutex. A ring that went back, to another domain or to
-// nothing is not taken in.
-func (r *Ring) reread() error {
+// nothing is not taken in. Another process may have gone on, and told the memory, after
+// this one has read the ring: it reads again.
+func (r *Ring) reread() (err error) {
+	for range loadAttempts {
+		if err = r.rereadOnce(); !errors.Is(err, lastword.ErrRegression) {
+			return err
+		}
+	}
+	return err
+}
+
+func (r *Ring) rereadOnce() error {
 	old := r.now()
 	s, err := r.load(old.keys)
 	switch {
@@ -185,6 +213,9 @@ func (r *Ring) reread() error {
 		return r.bad(fmt.Sprintf("it is the ring of domain %q now", s.file.Domain), "put the right one back")
 	case old.saved && s.file.Sequence < old.file.Sequence:
 		return r.bad(fmt.Sprintf("it went back from sequence %d to %d", old.file.Sequence, s.file.Sequence), "put the newest one back")
+	}
+	if err := r.remember(&s.file, true); err != nil {
+		return err
 	}
 	r.state.Store(s)
 	return nil
@@ -399,6 +430,9 @@ func (r *Ring) advanceInMemory(epoch uint32, hint time.Duration) error {
 	f.Current, f.Hint, f.Sequence = epoch, int64(hint/time.Second), uint64(epoch)+1
 	next, err := r.assemble(f, s.keys)
 	if err == nil {
+		err = r.remember(&next.file, false)
+	}
+	if err == nil {
 		r.state.Store(next)
 	}
 	return err
@@ -455,6 +489,11 @@ func (r *Ring) change(edit func(f *ringFile, keys map[string]Key) error) error {
 	}
 	if err := r.save(next, old); err != nil {
 		return r.failed("change", err)
+	}
+	// After the ring, so that a crash between the two leaves a ring that is above what is
+	// remembered: whoever reads it next remembers it.
+	if err := r.remember(&next.file, true); err != nil {
+		return err
 	}
 	r.state.Store(next)
 	return nil

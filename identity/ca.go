@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,7 +63,7 @@ type IssueConfig struct {
 	// Life is how long it is good: a minute to what is left of the CA; 0 is
 	// [DefaultLife], or what is left of the CA if that is less.
 	Life time.Duration
-	// Force replaces the files of an earlier one. They are changed one after the other,
+	// Force replaces the files of an earlier one of the same id and kind. They are changed one after the other,
 	// the key first; a [Source] that follows them waits until they fit.
 	Force bool
 	// Now is the wall clock; nil is the system's.
@@ -228,7 +229,42 @@ func prepare(dir string, id spiffeid.ID, cfg IssueConfig, ca *x509.Certificate) 
 			return out, invalid("%s is not a regular file", path)
 		}
 	}
-	return out, nil
+	return out, sameUse(out, cfg)
+}
+
+// sameUse refuses to replace the certificate of another identity, whose name gives the
+// same files, and one of the other kind: of a server by one for callers, or the reverse.
+// What is no certificate is nobody's.
+func sameUse(out Issued, cfg IssueConfig) error {
+	text, err := readFile(out.CertFile, false)
+	if err != nil {
+		return nil //nolint:nilerr // there is none
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil
+	}
+	old, err := x509.ParseCertificate(block.Bytes)
+	if err != nil || len(old.URIs) != 1 {
+		return nil //nolint:nilerr // as above
+	}
+	if whose := old.URIs[0].String(); whose != out.ID {
+		e := invalid("%s is of %s, and is not replaced by one of %s", out.CertFile, whose, out.ID)
+		e.Hint = "choose an id whose path gives other files, or move these away"
+		return e
+	}
+	server := slices.Contains(old.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+	switch {
+	case server && !cfg.Server:
+		e := invalid("%s is for a server, and is not replaced by one for callers", out.CertFile)
+		e.Hint = "say --server, or move the two files away"
+		return e
+	case !server && cfg.Server:
+		e := invalid("%s is for callers, and is not replaced by one for a server", out.CertFile)
+		e.Hint = "leave --server out, or move the two files away"
+		return e
+	}
+	return nil
 }
 
 func leafTemplate(out Issued, id spiffeid.ID, cfg IssueConfig) *x509.Certificate {

@@ -25,6 +25,9 @@ type PolicyConfig struct {
 	// State is the file that remembers the highest generation that was in force, so
 	// that a start does not go back either. It is made when it is not there.
 	State string
+	// Copy, if it is not "", is a second such file at another place: each of the two
+	// makes up for one that is lost, or was put back.
+	Copy string
 	// Logger gets what [PolicyFile.Follow] meets; nil discards.
 	Logger *slog.Logger
 }
@@ -132,7 +135,7 @@ type memory struct {
 
 // remember refuses a step back, and makes a step forward durable.
 func (p *PolicyFile) remember(next *Policy) error {
-	was, err := readMemory(p.cfg.State)
+	was, whole, err := p.recall()
 	if err != nil {
 		return err
 	}
@@ -149,11 +152,46 @@ func (p *PolicyFile) remember(next *Policy) error {
 		e := invalid("policy %s has other rules than were in force under generation %d", p.cfg.File, next.generation)
 		e.Hint = fmt.Sprintf("every change takes a new generation: %d or more", was.Generation+1)
 		return e
-	case next.generation == was.Generation:
+	case next.generation == was.Generation && whole:
 		return nil
 	default:
-		return writeMemory(p.cfg.State, memory{Generation: next.generation, Text: digest})
+		for _, path := range p.cfg.states() {
+			if err := writeMemory(path, memory{Generation: next.generation, Text: digest}); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
+}
+
+func (c PolicyConfig) states() []string {
+	if c.Copy == "" {
+		return []string{c.State}
+	}
+	return []string{c.State, c.Copy}
+}
+
+// recall is the highest generation that is remembered. whole says that it is at every
+// place.
+func (p *PolicyFile) recall() (was memory, whole bool, err error) {
+	whole = true
+	for i, path := range p.cfg.states() {
+		m, err := readMemory(path)
+		if err != nil {
+			return m, false, err
+		}
+		if i > 0 && m != was {
+			whole = false
+		}
+		if m.Generation > was.Generation {
+			was = m
+		}
+	}
+	if !whole && Remembers(p.cfg.Copy) {
+		p.cfg.Logger.Warn("the generation of the policy is not the same at its two places; the higher one counts",
+			"generation", was.Generation, "places", p.cfg.states())
+	}
+	return was, whole, nil
 }
 
 func readMemory(path string) (m memory, err error) {

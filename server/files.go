@@ -1,9 +1,13 @@
 package server
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/lastword/lastword"
 )
 
 // role is a file and what it is for. A directory is one with all that is in it.
@@ -33,6 +37,9 @@ func (f Files) roles() []role {
 		{of: witness, what: "the witness's log", path: f.Witness + "-wal"},
 		{of: witness, what: "the index of the witness's log", path: f.Witness + "-shm"},
 		{of: witness, what: "the witness's journal", path: f.Witness + "-journal"},
+		{of: witness, what: "what is remembered of the key ring", path: ringMemory(f.Witness)},
+		{of: witness, what: "the lock of what is remembered of the key ring", path: ringMemory(f.Witness) + ".lock"},
+		{of: "the policy", what: "for the generation of the policy", path: policyMemory(f.Witness)},
 		{of: audit, what: audit, path: f.Audit},
 	}
 }
@@ -80,4 +87,40 @@ func canonical(path string) string {
 		return filepath.Join(dir, filepath.Base(path))
 	}
 	return path
+}
+
+// resolved is the file behind a path that is a symbolic link: what stands beside it, such
+// as its lock, stands beside the real file then, and replacing it keeps the link. Any
+// other path stays as it is. A link that leads nowhere is refused.
+func resolved(path string) (string, error) {
+	if info, err := os.Lstat(path); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		return path, nil //nolint:nilerr // what cannot be reached is for who opens it
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		e := invalid("%s is a symbolic link to a file that does not exist", path)
+		e.Hint = "remove the link, or make its target's directory and name the target itself"
+		return "", e
+	}
+	if err != nil {
+		return "", &lastword.Error{Code: lastword.CodeUnavailable, Message: path + " cannot be reached", Err: err, Hint: "check the path and its permissions"}
+	}
+	return real, nil
+}
+
+// resolvedStore is resolved, and refuses a link beside which an earlier version has left
+// what belongs beside the real file: it would be missed without a word.
+func resolvedStore(path string) (string, error) {
+	real, err := resolved(path)
+	if err != nil || real == path {
+		return real, err
+	}
+	for _, more := range []string{".key", ".key.ring", ".witness", ".policy", ".audit"} {
+		if exists(path+more) && !exists(real+more) {
+			e := invalid("%s is a link to %s, and %s is beside the link", path, real, path+more)
+			e.Hint = "move it to " + real + more
+			return "", e
+		}
+	}
+	return real, nil
 }

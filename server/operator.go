@@ -79,7 +79,7 @@ func (o Operator) open(ctx context.Context) (x *offline, err error) {
 		return x, invalid("the store is empty and does not know its domain: name it")
 	}
 	if haveKeys(x.files.Key) {
-		ring, err := openRing(x.files.Key, domain)
+		ring, err := openRing(x.files.Key, x.files.memory(o.Witness != ""), domain)
 		if err != nil {
 			return x, err
 		}
@@ -168,7 +168,13 @@ func (o Operator) InitWitness(ctx context.Context, from string) (mark authority.
 	if source.path == x.witness.path {
 		return mark, "", invalid("the witness is to be moved to where it is, %s", source.path)
 	}
+	if err := grant.MoveMemory(ringMemory(source.path), ringMemory(x.witness.path)); err != nil {
+		return mark, "", err
+	}
 	mark, err = authority.InitWitness(ctx, x.store, x.signer, x.cfg, source, o.Name, o.Reason)
+	if old := ringMemory(source.path); err == nil && exists(old) {
+		err = os.Rename(old, old+".moved")
+	}
 	return mark, x.witness.path, err
 }
 
@@ -178,6 +184,7 @@ const (
 	ActionRotateKey    = "keys rotate"
 	ActionRevokeKey    = "keys revoke"
 	ActionRevokeEpochs = "keys revoke epochs"
+	ActionNewRing      = "keys begin anew"
 )
 
 // Restore puts a backup in the place of a store that is not served ([sqlstore.Restore]).
@@ -241,13 +248,13 @@ func (o Operator) Keys() (*grant.Ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(ringOf(files.Key)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(ringOf(files.Key)); errors.Is(err, fs.ErrNotExist) && !exists(ringMemory(files.Witness)) {
 		return nil, &lastword.Error{
 			Code: lastword.CodeInvalid, Message: "there are no keys at " + ringOf(files.Key),
 			Hint: "name the store, or the key file, as 'lastword serve' has it; its first start makes the keys",
 		}
 	}
-	return grant.OpenRing(grant.RingConfig{Dir: ringOf(files.Key), Domain: o.Domain})
+	return grant.OpenRing(grant.RingConfig{Dir: ringOf(files.Key), Domain: o.Domain, Memory: files.memory(o.Witness != "")})
 }
 
 // RotateKey publishes a key, waits until it has spread, lets it sign, and retires the one
@@ -333,8 +340,31 @@ func (o Operator) RevokeKey(ctx context.Context, kid string) (grant.RingInfo, er
 	return o.revoke(ctx, ActionRevokeKey, map[string]string{"kid": kid}, func(r *grant.Ring) error { return r.Revoke(kid) })
 }
 
-// RevokeEpochs raises the minimum issuer epoch (T27).
+// CheckMinimum refuses a minimum issuer epoch that is not within reach: the authority would
+// begin one epoch after the other to get there, and nothing takes that back.
+func CheckMinimum(info grant.RingInfo, minimum uint32) error {
+	if minimum <= info.CurrentEpoch+1 {
+		return nil
+	}
+	e := &lastword.Error{
+		Code: lastword.CodeInvalid, Message: fmt.Sprintf("the issuer epoch is %d: no minimum above %d is taken, and %d is", info.CurrentEpoch, info.CurrentEpoch+1, minimum),
+	}
+	if e.Hint = fmt.Sprintf("if it is meant, begin that epoch first: stop the authority, and 'lastword epoch advance --above %d'", minimum-1); minimum > lastword.MaxEpoch {
+		e.Hint = "'lastword keys list' shows the present one"
+	}
+	return e
+}
+
+// RevokeEpochs raises the minimum issuer epoch (T27), to the one after the present one at
+// most ([CheckMinimum]).
 func (o Operator) RevokeEpochs(ctx context.Context, minimum uint32) (grant.RingInfo, error) {
+	ring, err := o.Keys()
+	if err == nil {
+		err = CheckMinimum(ring.Info(), minimum)
+	}
+	if err != nil {
+		return grant.RingInfo{}, err
+	}
 	return o.revoke(ctx, ActionRevokeEpochs, map[string]string{"minimum_epoch": fmt.Sprint(minimum)},
 		func(r *grant.Ring) error { return r.RevokeEpochs(minimum) })
 }
@@ -353,6 +383,9 @@ func (o Operator) revoke(ctx context.Context, action string, details map[string]
 			return "", err
 		}
 		info = ring.Info()
+		if err := dropRevoked(files.Key, info); err != nil {
+			return "", err
+		}
 		return fmt.Sprintf("bundle sequence %d, minimum epoch %d", info.Sequence, info.MinimumEpoch), nil
 	})
 	return info, err

@@ -69,7 +69,8 @@ func text(w http.ResponseWriter, code int, line string) {
 }
 
 // readyPage says whether the authority grants. It asks for a status, which is
-// answered only by an authority that still has its epoch and its store.
+// answered only by an authority that still has its epoch and its store, and then whether
+// it waits, or could not write.
 func (s *Server) readyPage(w http.ResponseWriter, r *http.Request) {
 	const patience = 2 * time.Second
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
@@ -77,6 +78,9 @@ func (s *Server) readyPage(w http.ResponseWriter, r *http.Request) {
 	epoch, err := s.authority.Epoch()
 	if err == nil {
 		_, err = s.authority.Status(ctx, lastword.StatusQuery{Resource: "readyz"})
+	}
+	if err == nil {
+		err = s.authority.Granting()
 	}
 	if err != nil {
 		why := ": " + err.Error()

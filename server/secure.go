@@ -96,12 +96,15 @@ func (s *Server) openSecurity() (err error) {
 
 // openPolicy puts the policy in force and remembers its generation, once everything else
 // is there. One that was in force does not go away by being left out.
+// policyMemory is the file beside a witness that remembers the generation of the policy, too.
+func policyMemory(witness string) string { return witness + ".policy" }
+
 func (s *Server) openPolicy() (err error) {
 	if s.cfg.Policy == "" {
-		if identity.Remembers(s.files.Policy) {
+		if again := policyMemory(s.files.Witness); identity.Remembers(s.files.Policy) || identity.Remembers(again) {
 			return &lastword.Error{
 				Code: lastword.CodeInvalid, Message: "a policy was in force here, and none is given",
-				Hint: "give it with --policy; if none is to hold any more, remove " + s.files.Policy,
+				Hint: "give it with --policy; if none is to hold any more, remove " + s.files.Policy + " and " + again,
 			}
 		}
 		if s.cfg.identified() {
@@ -109,7 +112,7 @@ func (s *Server) openPolicy() (err error) {
 		}
 		return nil
 	}
-	s.policy, err = identity.OpenPolicy(identity.PolicyConfig{File: s.cfg.Policy, State: s.files.Policy, Logger: s.cfg.Logger})
+	s.policy, err = identity.OpenPolicy(identity.PolicyConfig{File: s.cfg.Policy, State: s.files.Policy, Copy: policyMemory(s.files.Witness), Logger: s.cfg.Logger})
 	return err
 }
 

@@ -84,7 +84,8 @@ type Config struct {
 	// the first key stays the only one.
 	KeyFile string
 	// NewKey lets a key be made although the store has been used with another one,
-	// which is missing. Grants that are alive then stop verifying.
+	// which is missing, and a key ring be begun above what is remembered of one that is
+	// missing or went back. Grants that are alive then stop verifying.
 	NewKey bool
 	// Witness is "file:PATH", or "sqlite:PATH" for a SQLite database of its own; "" is a
 	// file beside the store (R10). One that is named marks the store as witnessed: from
@@ -122,6 +123,7 @@ type Server struct {
 	web       net.Listener // nil for none
 	store     store.Store
 	witness   witness
+	ring      *grant.Ring
 	authority *authority.Authority
 	rpc       *rpc.Server
 	http      *httpapi.Server
@@ -181,8 +183,8 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	}
 	// A key that is there is looked at before a store is made.
 	var signer *grant.Signer
-	if haveKeys(s.files.Key) {
-		if signer, err = s.signer(); err != nil {
+	if haveKeys(s.files.Key) && !s.cfg.NewKey {
+		if signer, err = s.signer(ctx); err != nil {
 			return err
 		}
 	}
@@ -200,10 +202,10 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	}
 	s.warnOfReaders()
 	if signer == nil {
-		if err := s.mayMakeKey(ctx); err != nil {
-			return err
+		if err := s.mayMakeKey(ctx); err != nil && !exists(ringMemory(s.files.Witness)) {
+			return err // what is remembered of a ring says more
 		}
-		if signer, err = s.signer(); err != nil {
+		if signer, err = s.signer(ctx); err != nil {
 			return err
 		}
 	}
@@ -261,8 +263,17 @@ func (c Config) check() (Config, Files, error) {
 	if err != nil {
 		return c, Files{}, err
 	}
-	files := Files{Key: c.KeyFile}
-	if files.Store, err = storePath(c.Store); err != nil {
+	files := Files{}
+	if files.Store, err = storePath(c.Store); err == nil {
+		files.Store, err = resolvedStore(files.Store)
+	}
+	if err == nil {
+		files.Key, err = resolved(c.KeyFile)
+	}
+	if err == nil {
+		files.Audit, err = resolved(c.Audit)
+	}
+	if err != nil {
 		return c, files, err
 	}
 	named, err := openWitness(c.Witness, files.Store)
@@ -273,7 +284,7 @@ func (c Config) check() (Config, Files, error) {
 		files.Key = files.Store + ".key"
 	}
 	files.Policy = files.Store + ".policy"
-	if files.Audit = c.Audit; files.Audit == "" {
+	if files.Audit == "" {
 		files.Audit = defaultAudit(files.Store)
 	}
 	return c, files, files.distinct()
@@ -457,6 +468,6 @@ func opened(err error) error {
 	return &e
 }
 
-func invalid(format string, args ...any) error {
+func invalid(format string, args ...any) *lastword.Error {
 	return &lastword.Error{Code: lastword.CodeInvalid, Message: fmt.Sprintf(format, args...)}
 }

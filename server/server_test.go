@@ -505,7 +505,7 @@ func TestALostKeyIsNotReplacedSilently(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := server.Open(t.Context(), config(dir))
-	checkRefusal(t, err, lastword.CodeInvalid, "--new-key")
+	checkRefusal(t, err, lastword.CodeFenceRegression, "--new-key")
 	if _, err := os.Lstat(filepath.Join(dir, "s.db.key")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a refused start made a key: %v", err)
 	}

@@ -22,7 +22,7 @@ type witness struct {
 func defaultWitness(store string) string { return store + ".witness" }
 
 // openWitness reads "file:PATH" or "sqlite:PATH"; "" is the file beside the store. It
-// touches no file.
+// changes no file.
 func openWitness(url, store string) (witness, error) {
 	if url == "" {
 		url = "file:" + defaultWitness(store)
@@ -33,6 +33,10 @@ func openWitness(url, store string) (witness, error) {
 			Code: lastword.CodeInvalid, Message: fmt.Sprintf("witness %q: this server knows file:PATH and sqlite:PATH only", url),
 			Hint: "for example file:/mnt/other-volume/lastword.witness",
 		}
+	}
+	path, err := resolved(path)
+	if err != nil {
+		return witness{}, err
 	}
 	if kind == "file" {
 		return witness{authority.NewFileWitness(path), path, func() error { return nil }}, nil

@@ -20,7 +20,8 @@ const caIssueLong = `Makes a certificate for SPIFFE-ID, of the trust domain of t
 key: DIR/NAME.crt and DIR/NAME.key, with NAME the id's path, its slashes as dashes. It is
 for callers; with --server for an authority, and good for localhost as a name, too, and
 for every --host. Only tools that look at names, such as curl, want these: lastword
-looks at the SPIFFE id. Nothing is overwritten without --force.`
+looks at the SPIFFE id. Nothing is overwritten without --force, and with it only what is
+of the same id and kind.`
 
 func (a *app) caCommand() *cobra.Command {
 	return group("ca", "certificates for development", a.caInitCommand(), a.caIssueCommand())

@@ -54,6 +54,7 @@ func (a *app) epochCommand() *cobra.Command {
 	o.yesFlag()
 	f := cmd.Flags()
 	f.Int64Var(&o.above, "above", -1, "an issuer `EPOCH` that was found elsewhere; the new one is larger")
+	f.Lookup("above").DefValue = ""
 	f.StringVar(&o.bundle, "bundle", "", "a trust bundle `FILE` that a resource has; the new epoch is larger than its")
 	f.StringArrayVar(&o.records, "record", nil, "`sqlite:PATH` of a guarded database; the new epoch is larger than all in it (repeatable)")
 	f.Var(&durationFlag{value: &o.request.LongestTTL, most: 24 * time.Hour}, "longest-ttl", "the longest TTL ever granted, if the witness that knows it is lost or went back (default then: 24h)")

@@ -27,10 +27,17 @@ func (a *app) keysCommand() *cobra.Command {
 		a.keysListCommand(), a.keysRotateCommand(), a.keysRevokeCommand(), a.keysExportCommand())
 }
 
+// ringFlagsToo say where the ring is, and what remembers it.
+func (o *operating) ringFlagsToo() {
+	o.keyFlag()
+	o.witnessFlag("the witness, beside which is remembered what the ring must not go back behind")
+	o.ringOnly = true
+}
+
 // ringFlags are the flags of a command that only reads the ring.
 func (a *app) ringFlags(cmd *cobra.Command) *operating {
 	o := a.placeFlags(cmd)
-	o.keyFlag()
+	o.ringFlagsToo()
 	return o
 }
 
@@ -123,7 +130,7 @@ A key that may be in wrong hands is not for rotation: 'lastword keys revoke'.`
 func (a *app) keysRotateCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "rotate --store sqlite:PATH --reason TEXT", Short: "let a new key sign", Long: keysRotateLong, Args: want()}
 	o := a.operatorFlags(cmd)
-	o.keyFlag()
+	o.ringFlagsToo()
 	overlap := time.Duration(-1)
 	cmd.Flags().Var(&durationFlag{value: &overlap, most: 30 * 24 * time.Hour}, "overlap", "time between publishing a key and signing with it (default: twice the refresh hint)")
 	cmd.Flags().Lookup("overlap").DefValue = ""
@@ -167,7 +174,12 @@ could sign for the present issuer epoch, the authority begins another one, which
 all that a thief could have made with it.
 
 With --epochs-below instead of a key, the grants of all issuer epochs below it are
-refused. An epoch above the present one is begun by the authority.
+refused. The one after the present one is begun by the authority; a later one is not
+taken, since nothing takes it back: 'lastword epoch advance --above'.
+
+Of the present epoch all is refused when the authority has begun the next one. If one
+serves the store and has not done so within 10 s, the exit code is 123: it was revoked,
+and the rest follows.
 
 It asks on a terminal and needs --yes elsewhere. Authorities that run follow within a
 second, others when they start. An id that begins with - stands behind --.`
@@ -178,10 +190,11 @@ func (a *app) keysRevokeCommand() *cobra.Command {
 		Long: keysRevokeLong, Args: cobra.MaximumNArgs(1),
 	}
 	o := a.operatorFlags(cmd)
-	o.keyFlag()
+	o.ringFlagsToo()
 	o.yesFlag()
 	below := int64(-1)
 	cmd.Flags().Int64Var(&below, "epochs-below", -1, "the lowest issuer `EPOCH` that is still believed")
+	cmd.Flags().Lookup("epochs-below").DefValue = ""
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		epochs := cmd.Flags().Changed("epochs-below")
 		switch {
@@ -208,6 +221,9 @@ func (o *operating) revokeKey(ctx context.Context, kid string, below int64) erro
 		return err
 	}
 	within, err := spreadOf(ring)
+	if err == nil && kid == "" {
+		err = server.CheckMinimum(ring.Info(), uint32(below)) //nolint:gosec // it was checked
+	}
 	if err != nil {
 		return err
 	}
@@ -233,6 +249,10 @@ func (o *operating) revokeKey(ctx context.Context, kid string, below int64) erro
 		return told(err, "keys revoke: revoked")
 	}
 	info = ring.Info()
+	refused, seconds := "everywhere within "+spanText(within)+", twice the refresh hint", strconv.FormatFloat(within.Seconds(), 'f', -1, 64)+"s"
+	if info.NextEpoch > info.CurrentEpoch {
+		refused, seconds = fmt.Sprintf("%s, and all of it when the authority has begun epoch %d", refused, info.NextEpoch), ""
+	}
 	return told(o.app.answer(struct {
 		Revoked       string `json:"revoked"`
 		Sequence      uint64 `json:"sequence,string"`
@@ -240,10 +260,10 @@ func (o *operating) revokeKey(ctx context.Context, kid string, below int64) erro
 		MinimumEpoch  uint32 `json:"minimum_epoch"`
 		NextEpoch     uint32 `json:"next_epoch"`
 		RefusedWithin string `json:"refused_within"`
-	}{what, info.Sequence, info.CurrentEpoch, info.MinimumEpoch, info.NextEpoch, strconv.FormatFloat(within.Seconds(), 'f', -1, 64) + "s"},
+	}{what, info.Sequence, info.CurrentEpoch, info.MinimumEpoch, info.NextEpoch, seconds},
 		row{"revoked", what}, row{"sequence", strconv.FormatUint(info.Sequence, 10)},
 		row{"epoch", fmt.Sprintf("%d, of which %d and later are believed", info.CurrentEpoch, info.MinimumEpoch)},
-		row{"authority", follows}, row{"refused", "everywhere within " + spanText(within) + ", twice the refresh hint"}, row{"operator", o.Name}),
+		row{"authority", follows}, row{"refused", refused}, row{"operator", o.Name}),
 		"keys revoke: revoked %s", what)
 }
 
@@ -260,7 +280,7 @@ func (o *operating) followed(ctx context.Context, ring *grant.Ring, info grant.R
 	defer cancel()
 	epoch, err := server.AwaitEpoch(ctx, ring, info.NextEpoch)
 	if err != nil {
-		return fmt.Sprintf("has not begun epoch %d yet", info.NextEpoch), ring.Reload()
+		return "", named(err, server.ActionRevokeKey, "")
 	}
 	return fmt.Sprintf("began epoch %d after %s", epoch, spanText(time.Since(began).Round(time.Millisecond))), nil
 }

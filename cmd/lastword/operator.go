@@ -22,6 +22,8 @@ type operating struct {
 	cmd *cobra.Command
 	server.Operator
 	yes bool
+	// ringOnly: the key file alone may say which authority's ring it is.
+	ringOnly bool
 }
 
 // placeFlags are the flags that say where the files are.
@@ -76,7 +78,7 @@ func (o *operating) resolve() error {
 		o.Store = "sqlite:" + base // of which nothing is read
 	}
 	switch f := o.cmd.Flags(); {
-	case o.Store == "" && o.KeyFile == "" && f.Lookup("key") != nil && f.Lookup("witness") == nil:
+	case o.Store == "" && o.KeyFile == "" && o.ringOnly:
 		return usage(o.cmd, "no --store sqlite:PATH or --key FILE given")
 	case o.Store == "":
 		return usage(o.cmd, "no --store sqlite:PATH given")

@@ -41,15 +41,15 @@ func (rec Record) issued() lastword.Token {
 }
 
 // Resume lets a resource be granted again, for an operator (R10). reported must be what
-// stopped it; else it is REQUEST_CONFLICT. A tenure that is still open ends as REVOKED,
+// stopped it; else, and if nothing did, it is REQUEST_CONFLICT. A tenure that is still open ends as REVOKED,
 // since another one may have its fence, and the next fence is above every one that was
 // reported. A fence of an issuer epoch above this store's is FENCE_REGRESSION: first the
 // store needs an epoch above it.
 func Resume(rec Record, h Header, c Clock, reported lastword.Token) (Change, Answer) {
 	settled, change := rec.settle(h, c)
 	switch {
-	case rec.Reported == 0:
-		return change, Answer{Lease: settled.Lease, Repeated: true}
+	case rec.Reported == 0: // nobody confirms what was not reported
+		return change, Answer{Code: lastword.CodeRequestConflict, Lease: settled.Lease}
 	case reported != rec.Reported:
 		return change, Answer{Code: lastword.CodeRequestConflict, Lease: settled.Lease}
 	case reported.Epoch() > h.Epoch:

@@ -90,7 +90,7 @@ func TestAStoppedRecordGrantsAndRenewsNothingUntilItIsResumed(t *testing.T) { //
 	if a.Code != "" || next.Reported != 0 || next.Lease.State != lastword.StateRevoked || next.NextFence(h) != token(t, 3, 46) || next.Revision != rec.Revision+1 {
 		t.Fatalf("resumed: %+v, %+v", next, a)
 	}
-	if c, a := core.Resume(next, h, core.Clock{}, token(t, 3, 45)); a.Code != "" || c.Write {
+	if c, a := core.Resume(next, h, core.Clock{}, token(t, 3, 45)); a.Code != lastword.CodeRequestConflict || c.Write {
 		t.Errorf("resumed twice: %+v", a)
 	}
 	if c, a := core.Acquire(next, nil, h, core.Clock{Tick: 3}, in); a.Code != "" || c.Record.Lease.Fence != token(t, 3, 46) {

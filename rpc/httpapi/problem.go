@@ -35,7 +35,7 @@ type answer struct {
 // answers is the table of docs/http.md.
 var answers = map[lastword.Code]answer{
 	lastword.CodeInvalid:         {http.StatusBadRequest, "the request is not valid"},
-	lastword.CodeHeld:            {http.StatusConflict, "another tenure is valid"},
+	lastword.CodeHeld:            {http.StatusConflict, "another tenure is valid, or nothing may be granted yet"},
 	lastword.CodeNotHolder:       {http.StatusConflict, "the named tenure is not the current one"},
 	lastword.CodeRequestConflict: {http.StatusUnprocessableEntity, "the same id came before with other content"},
 	lastword.CodeTenureEnded:     {http.StatusGone, "the tenure of this request id has ended"},
