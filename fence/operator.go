@@ -185,7 +185,7 @@ func (r *Restore) check(op string) error {
 func markPlace[T Tx](ctx context.Context, p Place[T], r Restore, mark uint64) (uint64, error) {
 	key := Key{Domain: r.Domain}
 	err := p.Transact(ctx, key, func(ctx context.Context, tx T) error {
-		before, err := tx.Restored(ctx, r.Domain)
+		before, err := markOfPlace(ctx, tx, r.Domain)
 		if err != nil {
 			return err
 		}
@@ -198,6 +198,16 @@ func markPlace[T Tx](ctx context.Context, p Place[T], r Restore, mark uint64) (u
 		return tx.Keep(ctx, key, act)
 	})
 	return mark, err
+}
+
+// markOfPlace is the mark of the whole place, held until the transaction ends. It loads
+// a record that is never stored: that is the lock, and by it the engine refuses a
+// connection that could lose the commit before anything was written.
+func markOfPlace[T Tx](ctx context.Context, tx T, domain string) (uint64, error) {
+	if _, _, err := tx.Load(ctx, Key{Domain: domain}, ""); err != nil {
+		return 0, err
+	}
+	return tx.Restored(ctx, domain)
 }
 
 func raiseOne[T Tx](ctx context.Context, p Place[T], r Restore, resource lastword.Resource, mark uint64) error {
@@ -222,7 +232,9 @@ func raiseOne[T Tx](ctx context.Context, p Place[T], r Restore, resource lastwor
 
 // Reopen ends the window of a restore, for a person who has reconciled the operations
 // that may have had their effect: from then on an operation without a receipt is new.
-// resource "" is the window of the whole place. It is recorded like every act.
+// resource "" is the window of the whole place, which stays open, with
+// [lastword.CodeFenceRegression], while any record has not been raised: [DeclareRestored]
+// has to run to its end first. It is recorded like every act.
 func Reopen[T Tx](ctx context.Context, p Place[T], domain string, resource lastword.Resource, act Act) (reopened int, err error) {
 	const op = "reopen"
 	act.Kind = ActReopened
@@ -233,9 +245,18 @@ func Reopen[T Tx](ctx context.Context, p Place[T], domain string, resource lastw
 		return reopenOne(ctx, p, domain, resource, act)
 	}
 	err = p.Transact(ctx, Key{Domain: domain}, func(ctx context.Context, tx T) error {
-		mark, err := tx.Restored(ctx, domain)
+		mark, err := markOfPlace(ctx, tx, domain)
 		if err != nil || mark == 0 {
 			return err
+		}
+		left, err := tx.Unraised(ctx, domain, mark)
+		if err != nil {
+			return err
+		}
+		if left != "" {
+			return &lastword.Error{Code: lastword.CodeFenceRegression, Op: op, Resource: left,
+				Message: "the place was restored and this record has not been raised since: whoever held a lease before would be admitted again",
+				Hint:    "declare the restore again, so that it runs to its end; then close the window"}
 		}
 		act := act
 		act.Mark = mark

@@ -112,6 +112,10 @@ type Tx interface {
 	// an overwrite. It never replaces a receipt. The receipt's Verdict is APPLIED.
 	Store(ctx context.Context, key Key, old, next Record, receipt *lastword.Receipt) error
 
+	// Unraised is the first record of domain whose own mark is below mark: a restore of
+	// the whole place was declared and has not reached it (R20). "" is none.
+	Unraised(ctx context.Context, domain string, mark uint64) (lastword.Resource, error)
+
 	// Keep stores what an operator did, in this transaction and for ever.
 	Keep(ctx context.Context, key Key, act Act) error
 

@@ -118,8 +118,14 @@ func (l *looking) change(cmd *cobra.Command, dsn string, res lastword.Resource, 
 
 // told names the command in an error that does not say what it is about.
 func (l *looking) told(err error, res lastword.Resource) error {
-	if e := (*lastword.Error)(nil); !errors.As(err, &e) {
+	e := (*lastword.Error)(nil)
+	if !errors.As(err, &e) {
 		return err // none, or about how the command was used
+	}
+	if e.Code == lastword.CodeInvalid && e.Op == "apply" { // of the connection, whatever it was for
+		out := *e
+		out.Op = l.op
+		return &out
 	}
 	return named(err, l.op, res)
 }
@@ -133,7 +139,8 @@ closed: whoever held a lease then, or before, is refused. Then a window is open,
 (ids without an issue time, those that are no UUIDv7 and no ULID, count as such), is
 RECEIPT_EXPIRED, since it may have had its effect before the restore. --skew is how far
 the clocks of those who issue ids may be ahead of this one. When a person has reconciled
-the business data, --close ends the window; it asks no authority.
+the business data, --close ends the window; it asks no authority. It is refused as long as
+a record has not been raised.
 
 Of a whole database, records that the restore lost altogether are begun only by a tenure
 that the authority confirms. If the command breaks off, run it again: until a record has

@@ -76,6 +76,7 @@ func Broken() []BrokenAdapter {
 				rec.Unraised = false
 			}
 		}),
+		flaw("window closed over records that were not raised", caseUnraised, func(p *flawed) { p.careless = true }),
 		flaw("restored place begins records like any other", caseBegun, func(p *flawed) {
 			p.load = func(_ context.Context, _ fence.Key, _ string, rec *fence.Record, _ *fence.Known) {
 				if !rec.Exists {

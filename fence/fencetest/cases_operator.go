@@ -250,6 +250,13 @@ func unraised(w *world) {
 			w.Fatalf("a release went round the restore")
 		}
 	})
+	w.unchanged("the end of a window with a record that was not raised", func() {
+		_, err := w.subject.Reopen(w.ctx, domain, "", act("in a hurry"))
+		var e *lastword.Error
+		if !errors.As(err, &e) || e.Code != lastword.CodeFenceRegression || e.Resource != two {
+			w.Fatalf("got %v, want FENCE_REGRESSION that names %s", err, two)
+		}
+	})
 	n, err = w.restore("")
 	w.must(err)
 	if n != 2 {

@@ -26,6 +26,8 @@ type flawed struct {
 	receipt func(key fence.Key, operation string) (lastword.Receipt, bool)
 	// forgetful keeps no acts.
 	forgetful bool
+	// careless finds no record that a restore has not raised.
+	careless bool
 	note      func(e fence.Evidence) (fence.Evidence, bool)
 
 	mu sync.Mutex // for the notes of a flaw
@@ -158,6 +160,13 @@ func (tx *flawedTx) Keep(ctx context.Context, key fence.Key, act fence.Act) erro
 		return nil
 	}
 	return tx.Tx.Keep(ctx, tx.place.at(key), act)
+}
+
+func (tx *flawedTx) Unraised(ctx context.Context, domain string, mark uint64) (lastword.Resource, error) {
+	if tx.place.careless {
+		return "", nil
+	}
+	return tx.Tx.Unraised(ctx, domain, mark)
 }
 
 func (tx *flawedTx) effect(fn func(*memfence.Tx)) {

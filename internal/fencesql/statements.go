@@ -10,7 +10,7 @@ import (
 // keeps a TEMP table of the same name from getting in between.
 type texts struct {
 	Receipt, CountRefusal, QuarantineFirst, QuarantineLast, Act, Acts,
-	MarkRestored, Restored, Records, Refusals, Quarantine,
+	MarkRestored, Restored, Unraised, Records, Refusals, Quarantine,
 	Oldest, DeleteReceipt, Tombstone, Watermark, Dismiss, DismissOne, Domains, Windows, EndRollouts, Result string
 }
 
@@ -51,6 +51,8 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)`,
 ON CONFLICT (domain) DO UPDATE SET mark = excluded.mark`,
 
 	Restored: `SELECT mark FROM main.lastword_restored WHERE domain = ?1`,
+
+	Unraised: `SELECT resource FROM main.lastword_fence WHERE domain = ?1 AND restored < ?2 ORDER BY resource LIMIT 1`,
 
 	Records: `SELECT resource FROM main.lastword_fence WHERE domain = ?1 AND resource > ?2 ORDER BY resource LIMIT ?3`,
 
