@@ -96,6 +96,7 @@ func Broken() []BrokenAdapter {
 		flaw("roll-out that refuses all the same", caseShadow, func(p *flawed) {
 			p.load = func(_ context.Context, _ fence.Key, _ string, rec *fence.Record, _ *fence.Known) { rec.Shadow = false }
 		}),
+		flaw("newest bundle kept by the record alone", caseBundleOfAll, func(p *flawed) { p.bundleless = true }),
 		flaw("acts of operators lost", caseActs, func(p *flawed) { p.forgetful = true }),
 		flaw("lost record taken for a new one", caseLost, func(p *flawed) {
 			p.load = func(_ context.Context, _ fence.Key, _ string, rec *fence.Record, _ *fence.Known) { rec.Lost = false }

@@ -28,7 +28,9 @@ type flawed struct {
 	forgetful bool
 	// careless finds no record that a restore has not raised.
 	careless bool
-	note      func(e fence.Evidence) (fence.Evidence, bool)
+	// bundleless forgets which bundles were brought to it.
+	bundleless bool
+	note       func(e fence.Evidence) (fence.Evidence, bool)
 
 	mu sync.Mutex // for the notes of a flaw
 }
@@ -89,6 +91,13 @@ func (p *flawed) Note(ctx context.Context, key fence.Key, e fence.Evidence) erro
 		e = changed
 	}
 	return p.Place.Note(ctx, p.at(key), e)
+}
+
+func (p *flawed) RaiseBundle(ctx context.Context, domain string, seen fence.BundleFloor) error {
+	if p.bundleless {
+		return nil
+	}
+	return p.Place.RaiseBundle(ctx, domain, seen)
 }
 
 func (p *flawed) Find(ctx context.Context, key fence.Key, operation string) (lastword.Receipt, bool, error) {

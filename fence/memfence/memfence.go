@@ -124,6 +124,21 @@ func (p *Place) Find(ctx context.Context, key fence.Key, operation string) (last
 	return copyReceipt(r), found, nil
 }
 
+// Bundle implements [fence.Place].
+func (p *Place) Bundle(_ context.Context, domain string) (fence.BundleFloor, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.committed.bundles[domain], nil
+}
+
+// RaiseBundle implements [fence.Place].
+func (p *Place) RaiseBundle(ctx context.Context, domain string, seen fence.BundleFloor) error {
+	return p.change(ctx, func(s *state) {
+		now := s.bundles[domain]
+		s.bundles[domain] = fence.BundleFloor{Sequence: max(now.Sequence, seen.Sequence), MinimumEpoch: max(now.MinimumEpoch, seen.MinimumEpoch)}
+	})
+}
+
 // Inspect implements [fence.Place].
 func (p *Place) Inspect(ctx context.Context, key fence.Key) (fence.Inspection, error) {
 	if err := ctx.Err(); err != nil {
