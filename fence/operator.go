@@ -65,8 +65,10 @@ func reasonOf(err error) string {
 
 // Release opens a record to the next tenure, for an operator who has found out why it
 // froze, or why a fence jumped: the stored tenure is closed, so that only a larger fence
-// is admitted from now on. next is 0, or a number that a fence is expected to have: then
-// the highest fence becomes next − 1, and the jump to it is none any more (R14a). It
+// is admitted from now on. next is 0, or the fence that was refused here with FENCE_JUMP:
+// then the highest fence becomes next − 1, and the jump to it is none any more (R14a). A
+// next above the one that was refused last is refused: nobody asks for it, and the numbers
+// below it would be lost. Release
 // never lowers a fence (T16), and it is recorded in the same transaction. It returns the
 // record as it is then.
 //
@@ -80,8 +82,14 @@ func Release[T Tx](ctx context.Context, p Place[T], key Key, next lastword.Token
 	if next != 0 && !next.Valid() {
 		return Record{}, &lastword.Error{Code: lastword.CodeInvalid, Op: op, Resource: key.Resource, Message: fmt.Sprintf("%d is no fence", uint64(next))}
 	}
-	return change(ctx, p, key, act, func(rec Record) (Record, error) {
+	return change(ctx, p, key, act, func(ctx context.Context, tx T, rec Record) (Record, error) {
+		jumped, err := lastword.Token(0), error(nil)
+		if next != 0 {
+			jumped, err = tx.Jumped(ctx, key)
+		}
 		switch {
+		case err != nil:
+			return rec, err
 		case rec.Unraised:
 			return rec, &lastword.Error{Code: lastword.CodeFenceRegression, Op: op, Resource: key.Resource, Fence: rec.Fence,
 				Message: "the place was restored and this record has not been raised since", Hint: "declare the restore again: it raises what it has not reached"}
@@ -91,20 +99,27 @@ func Release[T Tx](ctx context.Context, p Place[T], key Key, next lastword.Token
 				Hint:    "declare it restored: that raises it to what the authority has granted"}
 		case !rec.Exists && next == 0:
 			return rec, &lastword.Error{Code: lastword.CodeInvalid, Op: op, Resource: key.Resource, Message: "there is no record to release"}
+		case next != 0 && jumped == 0:
+			return rec, &lastword.Error{Code: lastword.CodeInvalid, Op: op, Resource: key.Resource, Fence: rec.Fence,
+				Message: "no fence was refused here with FENCE_JUMP", Hint: "release the record without a jump, or let the write be refused first"}
+		case next > jumped:
+			return rec, &lastword.Error{Code: lastword.CodeInvalid, Op: op, Resource: key.Resource, Fence: rec.Fence,
+				Message: fmt.Sprintf("fence %s is above %s, which was refused here with FENCE_JUMP", next.Text(), jumped.Text()),
+				Hint:    "name the fence that was refused"}
 		}
 		return core.Close(rec, next), nil
 	})
 }
 
 // change is one act at one record.
-func change[T Tx](ctx context.Context, p Place[T], key Key, act Act, next func(Record) (Record, error)) (Record, error) {
+func change[T Tx](ctx context.Context, p Place[T], key Key, act Act, next func(ctx context.Context, tx T, rec Record) (Record, error)) (Record, error) {
 	var out Record
 	err := p.Transact(ctx, key, func(ctx context.Context, tx T) error {
 		rec, _, err := tx.Load(ctx, key, "")
 		if err != nil {
 			return err
 		}
-		if out, err = next(rec); err != nil {
+		if out, err = next(ctx, tx, rec); err != nil {
 			return err
 		}
 		done := act
@@ -219,7 +234,7 @@ func raiseOne[T Tx](ctx context.Context, p Place[T], r Restore, resource lastwor
 		return &lastword.Error{Code: lastword.CodeFenceRegression, Op: "restored", Resource: resource,
 			Message: "the authority has no next fence for this resource", Hint: "begin a new issuer epoch at the authority, and declare the restore again"}
 	}
-	_, err = change(ctx, p, Key{Domain: r.Domain, Resource: resource}, r.Act, func(rec Record) (Record, error) {
+	_, err = change(ctx, p, Key{Domain: r.Domain, Resource: resource}, r.Act, func(_ context.Context, _ T, rec Record) (Record, error) {
 		if rec.Exists && next <= rec.Fence {
 			return rec, &lastword.Error{Code: lastword.CodeFenceRegression, Op: "restored", Resource: resource, Fence: rec.Fence,
 				Message: "the authority's next fence " + next.Text() + " is not above what is stored here",

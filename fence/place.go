@@ -124,6 +124,10 @@ type Tx interface {
 	// an overwrite. It never replaces a receipt. The receipt's Verdict is APPLIED.
 	Store(ctx context.Context, key Key, old, next Record, receipt *lastword.Receipt) error
 
+	// Jumped is the fence that was refused with FENCE_JUMP at the record last, as
+	// [Place.Note] has kept it; 0 if none was.
+	Jumped(ctx context.Context, key Key) (lastword.Token, error)
+
 	// Unraised is the first record of domain whose own mark is below mark: a restore of
 	// the whole place was declared and has not reached it (R20). "" is none.
 	Unraised(ctx context.Context, domain string, mark uint64) (lastword.Resource, error)

@@ -23,7 +23,8 @@ kept in the database, in the same transaction; 'lastword fence status' shows it.
 
 --jump N lets the one fence N through that was refused with FENCE_JUMP because the
 authority could not be asked, or did not confirm it: the highest fence becomes N - 1.
-Look first at who signed it: who has the key can burn numbers up to N.
+A number above the one that was refused last is refused. Look first at who signed it: who
+has the key can burn numbers up to N.
 
 An authority that a report has stopped is resumed with 'lastword resume'.`
 

@@ -97,6 +97,7 @@ func Broken() []BrokenAdapter {
 			p.load = func(_ context.Context, _ fence.Key, _ string, rec *fence.Record, _ *fence.Known) { rec.Shadow = false }
 		}),
 		flaw("newest bundle kept by the record alone", caseBundleOfAll, func(p *flawed) { p.bundleless = true }),
+		flaw("any jump released", caseJump, func(p *flawed) { p.jumpy = true }),
 		flaw("acts of operators lost", caseActs, func(p *flawed) { p.forgetful = true }),
 		flaw("lost record taken for a new one", caseLost, func(p *flawed) {
 			p.load = func(_ context.Context, _ fence.Key, _ string, rec *fence.Record, _ *fence.Known) { rec.Lost = false }

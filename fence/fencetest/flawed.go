@@ -26,6 +26,8 @@ type flawed struct {
 	receipt func(key fence.Key, operation string) (lastword.Receipt, bool)
 	// forgetful keeps no acts.
 	forgetful bool
+	// jumpy takes every fence for one that was refused with FENCE_JUMP.
+	jumpy bool
 	// careless finds no record that a restore has not raised.
 	careless bool
 	// bundleless forgets which bundles were brought to it.
@@ -169,6 +171,13 @@ func (tx *flawedTx) Keep(ctx context.Context, key fence.Key, act fence.Act) erro
 		return nil
 	}
 	return tx.Tx.Keep(ctx, tx.place.at(key), act)
+}
+
+func (tx *flawedTx) Jumped(ctx context.Context, key fence.Key) (lastword.Token, error) {
+	if tx.place.jumpy {
+		return lastword.MaxToken, nil
+	}
+	return tx.Tx.Jumped(ctx, tx.place.at(key))
 }
 
 func (tx *flawedTx) Unraised(ctx context.Context, domain string, mark uint64) (lastword.Resource, error) {

@@ -88,6 +88,9 @@ func (p *Place) Transact(ctx context.Context, _ fence.Key, fn func(ctx context.C
 func (p *Place) Note(ctx context.Context, key fence.Key, e fence.Evidence) error {
 	return p.change(ctx, func(s *state) {
 		s.count(key, e.Verdict)
+		if e.Verdict == lastword.FenceJump {
+			s.jumped[key] = e.Fence
+		}
 		if e.Quarantine != nil {
 			s.quarantine[key] = keepEnds(s.quarantine[key], e)
 		}

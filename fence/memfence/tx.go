@@ -128,6 +128,11 @@ func (tx *Tx) MarkRestored(_ context.Context, domain string, mark uint64) error 
 	return nil
 }
 
+// Jumped implements [fence.Tx].
+func (tx *Tx) Jumped(_ context.Context, key fence.Key) (lastword.Token, error) {
+	return tx.committed.jumped[key], nil
+}
+
 // Unraised implements [fence.Tx].
 func (tx *Tx) Unraised(_ context.Context, domain string, mark uint64) (first lastword.Resource, err error) {
 	look := func(records map[fence.Key]fence.Record) {

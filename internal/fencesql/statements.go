@@ -10,7 +10,7 @@ import (
 // keeps a TEMP table of the same name from getting in between.
 type texts struct {
 	Receipt, CountRefusal, QuarantineFirst, QuarantineLast, Act, Acts,
-	MarkRestored, Restored, Unraised, Bundle, RaiseBundle, Records, Refusals, Quarantine,
+	MarkRestored, Restored, Unraised, Jumped, Bundle, RaiseBundle, Records, Refusals, Quarantine,
 	Oldest, DeleteReceipt, Tombstone, Watermark, Dismiss, DismissOne, Domains, Windows, EndRollouts, Result string
 }
 
@@ -53,6 +53,8 @@ ON CONFLICT (domain) DO UPDATE SET mark = excluded.mark`,
 	Restored: `SELECT mark FROM main.lastword_restored WHERE domain = ?1`,
 
 	Unraised: `SELECT resource FROM main.lastword_fence WHERE domain = ?1 AND restored < ?2 ORDER BY resource LIMIT 1`,
+
+	Jumped: `SELECT last_fence FROM main.lastword_refusal WHERE domain = ?1 AND resource = ?2 AND verdict = 'FENCE_JUMP'`,
 
 	Bundle: `SELECT sequence, min_epoch FROM main.lastword_bundle WHERE domain = ?1`,
 

@@ -204,6 +204,16 @@ func (t *Tx) MarkRestored(ctx context.Context, domain string, mark uint64) error
 	return t.fail("restored", key, err)
 }
 
+// Jumped is the fence that was refused with FENCE_JUMP last (R14a).
+func (t *Tx) Jumped(ctx context.Context, key fence.Key) (lastword.Token, error) {
+	var last int64
+	err := t.conn.Row(t.engine.Calm(ctx), t.engine.text().Jumped, key.Domain, string(key.Resource)).Scan(&last)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return lastword.Token(last), t.fail("release", key, err)
+}
+
 // Unraised is the first record of the domain that the mark has not reached (R20).
 func (t *Tx) Unraised(ctx context.Context, domain string, mark uint64) (lastword.Resource, error) {
 	key := fence.Key{Domain: domain}
