@@ -29,7 +29,7 @@ func Advance[T Tx](ctx context.Context, g *Gate, p Place[T], c Call) (rec Record
 	if err := w.admitted(); errors.Is(err, lastword.ErrNotHolder) {
 		return Record{}, err
 	}
-	if err := w.prepare(ctx); err != nil {
+	if err := approach(ctx, w, p, w.prepare); err != nil {
 		return Record{}, err
 	}
 	flushBefore(ctx, g, p.Name())

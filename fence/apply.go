@@ -71,7 +71,7 @@ func Apply[T Tx](ctx context.Context, g *Gate, p Place[T], c Call, effect func(c
 		return lastword.Receipt{}, w.invalid("no effect", "use Advance to register a fence without a write")
 	}
 	if err == nil {
-		err = w.start(ctx, p.Name())
+		err = approach(ctx, w, p, func(ctx context.Context) error { return w.start(ctx, p.Name()) })
 	}
 	if err != nil {
 		return tolerated(ctx, w, p, effect, err)

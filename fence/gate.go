@@ -36,6 +36,7 @@ type Gate struct {
 	grants      *grants
 	provisional *provisionals
 	pending     *pending
+	floors      *floors
 }
 
 // NewGate checks cfg once and returns a gate. It fails with [lastword.CodeInvalid]
@@ -45,7 +46,7 @@ func NewGate(cfg Config) (*Gate, error) {
 		return nil, &lastword.Error{Code: lastword.CodeInvalid, Op: "make gate", Message: err.Error()}
 	}
 	cfg.fill()
-	return &Gate{cfg: cfg, answers: newAnswers(), grants: newGrants(), provisional: newProvisionals(), pending: &pending{}}, nil
+	return &Gate{cfg: cfg, answers: newAnswers(), grants: newGrants(), provisional: newProvisionals(), pending: &pending{}, floors: &floors{by: map[string]floorSeen{}}}, nil
 }
 
 func (c *Config) validate() error {

@@ -65,8 +65,10 @@ func reasonOf(err error) string {
 
 // Release opens a record to the next tenure, for an operator who has found out why it
 // froze, or why a fence jumped: the stored tenure is closed, so that only a larger fence
-// is admitted from now on. next is 0, or a number that a fence is expected to have: then
-// the highest fence becomes next − 1, and the jump to it is none any more (R14a). It
+// is admitted from now on. next is 0, or the fence that was refused here with FENCE_JUMP:
+// then the highest fence becomes next − 1, and the jump to it is none any more (R14a). A
+// next above the one that was refused last is refused: nobody asks for it, and the numbers
+// below it would be lost. Release
 // never lowers a fence (T16), and it is recorded in the same transaction. It returns the
 // record as it is then.
 //
@@ -80,8 +82,14 @@ func Release[T Tx](ctx context.Context, p Place[T], key Key, next lastword.Token
 	if next != 0 && !next.Valid() {
 		return Record{}, &lastword.Error{Code: lastword.CodeInvalid, Op: op, Resource: key.Resource, Message: fmt.Sprintf("%d is no fence", uint64(next))}
 	}
-	return change(ctx, p, key, act, func(rec Record) (Record, error) {
+	return change(ctx, p, key, act, func(ctx context.Context, tx T, rec Record) (Record, error) {
+		jumped, err := lastword.Token(0), error(nil)
+		if next != 0 {
+			jumped, err = tx.Jumped(ctx, key)
+		}
 		switch {
+		case err != nil:
+			return rec, err
 		case rec.Unraised:
 			return rec, &lastword.Error{Code: lastword.CodeFenceRegression, Op: op, Resource: key.Resource, Fence: rec.Fence,
 				Message: "the place was restored and this record has not been raised since", Hint: "declare the restore again: it raises what it has not reached"}
@@ -91,20 +99,27 @@ func Release[T Tx](ctx context.Context, p Place[T], key Key, next lastword.Token
 				Hint:    "declare it restored: that raises it to what the authority has granted"}
 		case !rec.Exists && next == 0:
 			return rec, &lastword.Error{Code: lastword.CodeInvalid, Op: op, Resource: key.Resource, Message: "there is no record to release"}
+		case next != 0 && jumped == 0:
+			return rec, &lastword.Error{Code: lastword.CodeInvalid, Op: op, Resource: key.Resource, Fence: rec.Fence,
+				Message: "no fence was refused here with FENCE_JUMP", Hint: "release the record without a jump, or let the write be refused first"}
+		case next > jumped:
+			return rec, &lastword.Error{Code: lastword.CodeInvalid, Op: op, Resource: key.Resource, Fence: rec.Fence,
+				Message: fmt.Sprintf("fence %s is above %s, which was refused here with FENCE_JUMP", next.Text(), jumped.Text()),
+				Hint:    "name the fence that was refused"}
 		}
 		return core.Close(rec, next), nil
 	})
 }
 
 // change is one act at one record.
-func change[T Tx](ctx context.Context, p Place[T], key Key, act Act, next func(Record) (Record, error)) (Record, error) {
+func change[T Tx](ctx context.Context, p Place[T], key Key, act Act, next func(ctx context.Context, tx T, rec Record) (Record, error)) (Record, error) {
 	var out Record
 	err := p.Transact(ctx, key, func(ctx context.Context, tx T) error {
 		rec, _, err := tx.Load(ctx, key, "")
 		if err != nil {
 			return err
 		}
-		if out, err = next(rec); err != nil {
+		if out, err = next(ctx, tx, rec); err != nil {
 			return err
 		}
 		done := act
@@ -185,7 +200,7 @@ func (r *Restore) check(op string) error {
 func markPlace[T Tx](ctx context.Context, p Place[T], r Restore, mark uint64) (uint64, error) {
 	key := Key{Domain: r.Domain}
 	err := p.Transact(ctx, key, func(ctx context.Context, tx T) error {
-		before, err := tx.Restored(ctx, r.Domain)
+		before, err := markOfPlace(ctx, tx, r.Domain)
 		if err != nil {
 			return err
 		}
@@ -200,6 +215,16 @@ func markPlace[T Tx](ctx context.Context, p Place[T], r Restore, mark uint64) (u
 	return mark, err
 }
 
+// markOfPlace is the mark of the whole place, held until the transaction ends. It loads
+// a record that is never stored: that is the lock, and by it the engine refuses a
+// connection that could lose the commit before anything was written.
+func markOfPlace[T Tx](ctx context.Context, tx T, domain string) (uint64, error) {
+	if _, _, err := tx.Load(ctx, Key{Domain: domain}, ""); err != nil {
+		return 0, err
+	}
+	return tx.Restored(ctx, domain)
+}
+
 func raiseOne[T Tx](ctx context.Context, p Place[T], r Restore, resource lastword.Resource, mark uint64) error {
 	next, err := r.NextFence(ctx, resource)
 	if err != nil {
@@ -209,7 +234,7 @@ func raiseOne[T Tx](ctx context.Context, p Place[T], r Restore, resource lastwor
 		return &lastword.Error{Code: lastword.CodeFenceRegression, Op: "restored", Resource: resource,
 			Message: "the authority has no next fence for this resource", Hint: "begin a new issuer epoch at the authority, and declare the restore again"}
 	}
-	_, err = change(ctx, p, Key{Domain: r.Domain, Resource: resource}, r.Act, func(rec Record) (Record, error) {
+	_, err = change(ctx, p, Key{Domain: r.Domain, Resource: resource}, r.Act, func(_ context.Context, _ T, rec Record) (Record, error) {
 		if rec.Exists && next <= rec.Fence {
 			return rec, &lastword.Error{Code: lastword.CodeFenceRegression, Op: "restored", Resource: resource, Fence: rec.Fence,
 				Message: "the authority's next fence " + next.Text() + " is not above what is stored here",
@@ -222,7 +247,9 @@ func raiseOne[T Tx](ctx context.Context, p Place[T], r Restore, resource lastwor
 
 // Reopen ends the window of a restore, for a person who has reconciled the operations
 // that may have had their effect: from then on an operation without a receipt is new.
-// resource "" is the window of the whole place. It is recorded like every act.
+// resource "" is the window of the whole place, which stays open, with
+// [lastword.CodeFenceRegression], while any record has not been raised: [DeclareRestored]
+// has to run to its end first. It is recorded like every act.
 func Reopen[T Tx](ctx context.Context, p Place[T], domain string, resource lastword.Resource, act Act) (reopened int, err error) {
 	const op = "reopen"
 	act.Kind = ActReopened
@@ -233,9 +260,18 @@ func Reopen[T Tx](ctx context.Context, p Place[T], domain string, resource lastw
 		return reopenOne(ctx, p, domain, resource, act)
 	}
 	err = p.Transact(ctx, Key{Domain: domain}, func(ctx context.Context, tx T) error {
-		mark, err := tx.Restored(ctx, domain)
+		mark, err := markOfPlace(ctx, tx, domain)
 		if err != nil || mark == 0 {
 			return err
+		}
+		left, err := tx.Unraised(ctx, domain, mark)
+		if err != nil {
+			return err
+		}
+		if left != "" {
+			return &lastword.Error{Code: lastword.CodeFenceRegression, Op: op, Resource: left,
+				Message: "the place was restored and this record has not been raised since: whoever held a lease before would be admitted again",
+				Hint:    "declare the restore again, so that it runs to its end; then close the window"}
 		}
 		act := act
 		act.Mark = mark

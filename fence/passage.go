@@ -206,7 +206,7 @@ func (w *passage) again(ctx context.Context, d core.Decision, rec Record, last c
 			return w.outrun(d.Again)
 		}
 		w.want.MinPolicyGeneration = max(w.want.MinPolicyGeneration, rec.MinPolicyGeneration)
-		w.want.Bundle = grant.BundleFloor{Sequence: rec.BundleSequence, MinimumEpoch: rec.MinEpoch}
+		w.want.Bundle = higher(w.want.Bundle, grant.BundleFloor{Sequence: rec.BundleSequence, MinimumEpoch: rec.MinEpoch})
 		if err := w.verify(ctx); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/grant"
 	"github.com/lastword/lastword/internal/core"
 )
 
@@ -44,6 +45,9 @@ const DefaultStep = core.DefaultStep
 // Mark orders the authority's answers about one resource.
 type Mark = core.Mark
 
+// BundleFloor is how new a trust bundle has to be.
+type BundleFloor = grant.BundleFloor
+
 // Key names a record.
 type Key struct {
 	Domain   string
@@ -75,6 +79,14 @@ type Place[T Tx] interface {
 	// Find is the receipt of an operation, read without moving a fence (R21). It
 	// reads the newest committed state.
 	Find(ctx context.Context, key Key, operation string) (r lastword.Receipt, found bool, err error)
+
+	// Bundle is the newest trust bundle of domain that was brought to this place, for
+	// whatever record, as it was committed last (R13).
+	Bundle(ctx context.Context, domain string) (BundleFloor, error)
+
+	// RaiseBundle makes durable, in a transaction of its own, that seen was brought here.
+	// It lowers neither number.
+	RaiseBundle(ctx context.Context, domain string, seen BundleFloor) error
 
 	// Inspect is the record and what was noted beside it. A record that does not
 	// exist is no error.
@@ -111,6 +123,14 @@ type Tx interface {
 	// (old); the row count decides (R15). Something else there is an error, never
 	// an overwrite. It never replaces a receipt. The receipt's Verdict is APPLIED.
 	Store(ctx context.Context, key Key, old, next Record, receipt *lastword.Receipt) error
+
+	// Jumped is the fence that was refused with FENCE_JUMP at the record last, as
+	// [Place.Note] has kept it; 0 if none was.
+	Jumped(ctx context.Context, key Key) (lastword.Token, error)
+
+	// Unraised is the first record of domain whose own mark is below mark: a restore of
+	// the whole place was declared and has not reached it (R20). "" is none.
+	Unraised(ctx context.Context, domain string, mark uint64) (lastword.Resource, error)
 
 	// Keep stores what an operator did, in this transaction and for ever.
 	Keep(ctx context.Context, key Key, act Act) error

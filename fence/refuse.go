@@ -21,6 +21,7 @@ var tellings = map[string]told{
 	"CONFLICT/ONE_VALUE":           {"this tenure has written its one value already; nothing ran", "another value needs another tenure"},
 	"STALE_OWNER":                  {"a newer owner has written or registered here", "stop; acquire again and look at what was done since"},
 	"RECEIPT_EXPIRED":              {"this operation may have had its effect, but its receipt was pruned", "reconcile with the business data; do not repeat it blindly"},
+	"RECEIPT_EXPIRED/RESTORED":     {"the place was restored: this operation may have had its effect, and its receipt may have been lost with the restore", "reconcile with the business data, then end the window: fence restored --close"},
 	"OUT_OF_ORDER":                 {"the order rule of the record does not admit this number", "submit the missing operations first; a new fence starts at 1"},
 	"OUT_OF_ORDER/UNKNOWN_POLICY":  {"the record has a policy that this version does not know", "update this program"},
 	"ROOT_MISMATCH":                {"the stored tenure belongs to another operation root", "acquire with the root of this work"},
@@ -98,7 +99,11 @@ func (w *passage) failed(err error) error {
 // not go with the roll-back is noted at once, or kept if note is nil (R16b).
 func (w *passage) refuse(ctx context.Context, out outcome, note func(context.Context, Evidence) error) error {
 	d := w.final(ctx, out)
-	refusal := w.refusal(d.Verdict, d.Why, out.record.Fence, causeOf(d))
+	why := d.Why
+	if d.Verdict == lastword.ReceiptExpired && out.record.Restored > 0 {
+		why = "RESTORED" // there may be a tombstone as well; the window is what a person ends
+	}
+	refusal := w.refusal(d.Verdict, why, out.record.Fence, causeOf(d))
 	if err := w.note(ctx, d, out.record, w.evidence(d, out.record), note); err != nil {
 		return errors.Join(refusal, fmt.Errorf("the evidence of it was not written: %w", definite(err)))
 	}

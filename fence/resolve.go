@@ -58,10 +58,10 @@ func Resolve[T Tx](ctx context.Context, g *Gate, p Place[T], c Call, operation s
 	if err != nil && !errors.Is(err, errLeave) {
 		return lastword.Receipt{}, false, err
 	}
-	return settledBy(verdict, op, key, registered.Fence, r)
+	return settledBy(verdict, op, key, registered.Fence, registered.Restored > 0, r)
 }
 
-func settledBy(v lastword.Verdict, op string, key Key, stored lastword.Token, r lastword.Receipt) (lastword.Receipt, bool, error) {
+func settledBy(v lastword.Verdict, op string, key Key, stored lastword.Token, restored bool, r lastword.Receipt) (lastword.Receipt, bool, error) {
 	if v == "" {
 		return lastword.Receipt{}, false, nil
 	}
@@ -70,6 +70,9 @@ func settledBy(v lastword.Verdict, op string, key Key, stored lastword.Token, r 
 		return r, true, nil
 	}
 	t := tellings[string(v)]
+	if v == lastword.ReceiptExpired && restored {
+		t = tellings["RECEIPT_EXPIRED/RESTORED"]
+	}
 	if v == lastword.MutationUnknown {
 		t = told{"the record is in shadow: an effect can have no receipt there", "reconcile with the business data"}
 	}

@@ -35,7 +35,7 @@ func Within[T Tx](ctx context.Context, g *Gate, p Place[T], tx T, c Call) (recei
 	w, err := g.enter(opWithin, c)
 	seen.w = w
 	if err == nil {
-		err = w.start(ctx, p.Name())
+		err = approachWithin(ctx, w, p, func(ctx context.Context) error { return w.start(ctx, p.Name()) })
 	}
 	if err != nil {
 		return toleratedWithin(ctx, w, p, tx, err)

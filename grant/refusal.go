@@ -55,6 +55,9 @@ const (
 	// ReasonBundleRollback: the source gave a bundle older than one seen before,
 	// or another one under the same sequence (R13, T27).
 	ReasonBundleRollback Reason = "BUNDLE_ROLLBACK"
+	// ReasonBundleLeap: the bundle's sequence is thousands ahead of the newest one seen
+	// before, and of its own epoch: believed, it would keep the authority's own out.
+	ReasonBundleLeap Reason = "BUNDLE_LEAP"
 
 	// ReasonUnknownKey: the trust bundle does not have the key.
 	ReasonUnknownKey Reason = "UNKNOWN_KEY"
@@ -153,6 +156,7 @@ var explanations = map[Reason]explanation{
 	ReasonVersion:           {"the grant has an unknown version", "update this verifier"},
 	ReasonBundleUnavailable: {"the trust bundle could not be had, so nothing is known about the grant", "try again when the bundle's source answers"},
 	ReasonBundleInvalid:     {"the trust bundle is not one of this domain", "give the bundle of the domain's authority"},
+	ReasonBundleLeap:        {"the trust bundle's sequence is far ahead of the newest one seen before", "find out who made it; export a new one at the authority"},
 	ReasonBundleRollback:    {"the trust bundle is older than one seen before, or changed without a new sequence", "find out who serves an old bundle"},
 	ReasonUnknownKey:        {"the trust bundle does not have the key of the grant", ""},
 	ReasonAlgorithm:         {"the grant names another algorithm than its key has", ""},

@@ -33,6 +33,35 @@ type BundleFloor struct {
 	MinimumEpoch uint32
 }
 
+// maxLeap is how many changes of keys a resource may have missed. A sequence further
+// ahead, of its floor and of the bundle's own epoch, is nobody's count: believed once, it
+// would keep the live authority out for ever.
+const maxLeap = 4096
+
+// Refuses says why a bundle with this sequence and these epochs is not taken by a
+// resource that has seen f; "" is no objection.
+func (f BundleFloor) refuses(d *bundleData) Reason {
+	switch {
+	case d.sequence < f.Sequence || d.minimum < f.MinimumEpoch:
+		return ReasonBundleRollback
+	case f.Sequence > 0 && d.sequence > max(f.Sequence, uint64(d.current)+1)+maxLeap:
+		return ReasonBundleLeap
+	}
+	return ""
+}
+
+// Beyond is what a resource that has seen f has seen with the newest bundle that v has
+// taken, whatever was verified with it; false if that is nothing newer, or nothing that
+// such a resource takes. It asks nobody.
+func (v *Verifier) Beyond(f BundleFloor) (BundleFloor, bool) {
+	t := v.trust.Load()
+	if t == nil || f.refuses(t.bundle.d) != "" {
+		return f, false
+	}
+	next := BundleFloor{Sequence: t.bundle.d.sequence, MinimumEpoch: t.bundle.d.minimum}
+	return next, next != f
+}
+
 // Verifier opens the grants of one domain. It is safe for concurrent use and owns
 // no goroutine.
 type Verifier struct {
@@ -56,11 +85,6 @@ type trust struct {
 	keys     map[string]*publicKey
 	memory   *memory[opened]
 	statuses *memory[StatusClaims]
-}
-
-// below reports whether the bundle is older than one that was seen before.
-func (t *trust) below(f BundleFloor) bool {
-	return t.bundle.d.sequence < f.Sequence || t.bundle.d.minimum < f.MinimumEpoch
 }
 
 // NewVerifier returns a verifier of the grants of domain that believes the bundles
@@ -276,13 +300,14 @@ func (v *Verifier) present(ctx context.Context, floor BundleFloor) (t *trust, ag
 		return nil, false, &Refusal{Reason: ReasonBundleUnavailable, Err: err}
 	}
 	t, why = v.adopt(b)
-	if why == nil && !t.below(floor) {
+	if why == nil && floor.refuses(t.bundle.d) == "" {
 		return t, true, nil
 	}
-	if why == nil || why.Reason == ReasonBundleRollback {
-		t, why = v.refresh(ctx)
-		if why == nil && t.below(floor) {
-			why = &Refusal{Reason: ReasonBundleRollback}
+	if why == nil || why.Reason == ReasonBundleRollback || why.Reason == ReasonBundleLeap {
+		if t, why = v.refresh(ctx); why == nil {
+			if reason := floor.refuses(t.bundle.d); reason != "" {
+				why = &Refusal{Reason: reason}
+			}
 		}
 	}
 	return t, false, why
@@ -322,8 +347,8 @@ func (v *Verifier) adopt(b Bundle) (*trust, *Refusal) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if b.d.sequence < v.floor.Sequence || b.d.minimum < v.floor.MinimumEpoch {
-		return nil, &Refusal{Reason: ReasonBundleRollback}
+	if reason := v.floor.refuses(b.d); reason != "" {
+		return nil, &Refusal{Reason: reason}
 	}
 	t := v.trust.Load()
 	switch {

@@ -35,7 +35,7 @@ fence-only. With the latter a write of a lease that has lapsed or was revoked is
 until a newer fence has reached the record. A bundle file older than twice its refresh
 hint is refused (exit code 123), because it cannot tell what was revoked since; 'lastword
 keys export --every' keeps one fresh, --bundle-max-age admits an older one. A bundle that
-is older than one under which the record was written is refused whatever its age. A
+is older than one that was brought to the database before is refused whatever its age. A
 record's status mode is never loosened.
 
 Exit code 123 leaves open whether it was written: run it again with the same operation and

@@ -23,7 +23,8 @@ kept in the database, in the same transaction; 'lastword fence status' shows it.
 
 --jump N lets the one fence N through that was refused with FENCE_JUMP because the
 authority could not be asked, or did not confirm it: the highest fence becomes N - 1.
-Look first at who signed it: who has the key can burn numbers up to N.
+A number above the one that was refused last is refused. Look first at who signed it: who
+has the key can burn numbers up to N.
 
 An authority that a report has stopped is resumed with 'lastword resume'.`
 
@@ -118,8 +119,14 @@ func (l *looking) change(cmd *cobra.Command, dsn string, res lastword.Resource, 
 
 // told names the command in an error that does not say what it is about.
 func (l *looking) told(err error, res lastword.Resource) error {
-	if e := (*lastword.Error)(nil); !errors.As(err, &e) {
+	e := (*lastword.Error)(nil)
+	if !errors.As(err, &e) {
 		return err // none, or about how the command was used
+	}
+	if e.Code == lastword.CodeInvalid && e.Op == "apply" { // of the connection, whatever it was for
+		out := *e
+		out.Op = l.op
+		return &out
 	}
 	return named(err, l.op, res)
 }
@@ -133,7 +140,8 @@ closed: whoever held a lease then, or before, is refused. Then a window is open,
 (ids without an issue time, those that are no UUIDv7 and no ULID, count as such), is
 RECEIPT_EXPIRED, since it may have had its effect before the restore. --skew is how far
 the clocks of those who issue ids may be ahead of this one. When a person has reconciled
-the business data, --close ends the window; it asks no authority.
+the business data, --close ends the window; it asks no authority. It is refused as long as
+a record has not been raised.
 
 Of a whole database, records that the restore lost altogether are begun only by a tenure
 that the authority confirms. If the command breaks off, run it again: until a record has

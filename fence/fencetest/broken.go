@@ -76,6 +76,7 @@ func Broken() []BrokenAdapter {
 				rec.Unraised = false
 			}
 		}),
+		flaw("window closed over records that were not raised", caseUnraised, func(p *flawed) { p.careless = true }),
 		flaw("restored place begins records like any other", caseBegun, func(p *flawed) {
 			p.load = func(_ context.Context, _ fence.Key, _ string, rec *fence.Record, _ *fence.Known) {
 				if !rec.Exists {
@@ -95,6 +96,8 @@ func Broken() []BrokenAdapter {
 		flaw("roll-out that refuses all the same", caseShadow, func(p *flawed) {
 			p.load = func(_ context.Context, _ fence.Key, _ string, rec *fence.Record, _ *fence.Known) { rec.Shadow = false }
 		}),
+		flaw("newest bundle kept by the record alone", caseBundleOfAll, func(p *flawed) { p.bundleless = true }),
+		flaw("any jump released", caseJump, func(p *flawed) { p.jumpy = true }),
 		flaw("acts of operators lost", caseActs, func(p *flawed) { p.forgetful = true }),
 		flaw("lost record taken for a new one", caseLost, func(p *flawed) {
 			p.load = func(_ context.Context, _ fence.Key, _ string, rec *fence.Record, _ *fence.Known) { rec.Lost = false }

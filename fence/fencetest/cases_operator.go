@@ -13,7 +13,7 @@ func operatorCases() []testCase {
 	return []testCase{
 		{name: caseReleased, run: released, needs: needsOperator},
 		{name: caseActs, run: actsKept, needs: needsOperator},
-		{name: "R14a: a person lets one jump through", run: jumpReleased, needs: needsOperator},
+		{name: caseJump, run: jumpReleased, needs: needsOperator},
 		{name: caseRestored, run: restored, needs: needsOperator},
 		{name: caseWindow, run: windowKept, needs: needsOperator},
 		{name: caseUnraised, run: unraised, needs: needsOperator},
@@ -80,8 +80,11 @@ func released(w *world) {
 			}
 		}
 	})
-	for _, next := range []lastword.Token{7, 0} { // 7 would lower it
-		rec, err := w.subject.Release(w.ctx, fence.Key{Domain: domain, Resource: doc}, next, act("found the twin"))
+	if _, err := w.subject.Release(w.ctx, fence.Key{Domain: domain, Resource: doc}, 7, act("found the twin")); err == nil {
+		w.Fatalf("released to a fence that was never refused")
+	}
+	for range 2 {
+		rec, err := w.subject.Release(w.ctx, fence.Key{Domain: domain, Resource: doc}, 0, act("found the twin"))
 		w.must(err)
 		if got := w.record(doc); got != rec || got.Frozen || got.Fence != a.claims.Fence || got.LeaseID != "" {
 			w.Fatalf("released to\n%+v, told\n%+v", got, rec)
@@ -148,6 +151,8 @@ func actsKept(w *world) {
 	}
 }
 
+const caseJump = "R14a: a person lets one jump through, and no other"
+
 func jumpReleased(w *world) {
 	const doc = "doc/a"
 	silent := w.newGate(fenceOnly)
@@ -158,7 +163,18 @@ func jumpReleased(w *world) {
 	w.applied(write(a, "op-1"))(1)
 	w.authority.setCounter(doc, 5_000_000)
 	far := w.tenure(doc)
+	key := fence.Key{Domain: domain, Resource: doc}
+	refuses := func(next lastword.Token, what string) {
+		w.unchanged(what, func() {
+			var e *lastword.Error
+			if _, err := w.subject.Release(w.ctx, key, next, act("in a hurry")); !errors.As(err, &e) || e.Code != lastword.CodeInvalid {
+				w.Fatalf("%s: %v, want INVALID", what, err)
+			}
+		})
+	}
+	refuses(far.claims.Fence, "a release of a jump that nobody has made")
 	w.unchanged("a jump", func() { w.refused(write(far, "op-2"))(lastword.FenceJump, a.claims.Fence) })
+	refuses(far.claims.Fence+1, "a release of more than was refused")
 	_, err := w.subject.Release(w.ctx, fence.Key{Domain: domain, Resource: doc}, far.claims.Fence, act("the counter was moved by hand"))
 	w.must(err)
 	w.applied(write(far, "op-2"))(1)
@@ -248,6 +264,13 @@ func unraised(w *world) {
 		w.refused(w.submit(w.second, w.gate, call(b, 1, later(1000), "2"), Write{Resource: two, Value: "2"}))(lastword.FenceRegression, 1)
 		if _, err := w.subject.Release(w.ctx, fence.Key{Domain: domain, Resource: two}, 0, act("in a hurry")); err == nil {
 			w.Fatalf("a release went round the restore")
+		}
+	})
+	w.unchanged("the end of a window with a record that was not raised", func() {
+		_, err := w.subject.Reopen(w.ctx, domain, "", act("in a hurry"))
+		var e *lastword.Error
+		if !errors.As(err, &e) || e.Code != lastword.CodeFenceRegression || e.Resource != two {
+			w.Fatalf("got %v, want FENCE_REGRESSION that names %s", err, two)
 		}
 	})
 	n, err = w.restore("")

@@ -12,6 +12,7 @@ func proofCases() []testCase {
 	return []testCase{
 		{name: caseBadProofs, run: badProofs},
 		{name: "R12, R13: a record that has seen a newer bundle wants it", run: newerBundle},
+		{name: caseBundleOfAll, run: bundleOfAll},
 		{name: "R12: a record keeps the minimum policy generation", run: minimumGeneration},
 		{name: "R12: a record keeps the minimum issuer epoch", run: minimumEpoch},
 	}
@@ -132,6 +133,44 @@ func newerBundle(w *world) {
 		_, err := w.subject.Advance(w.ctx, behind, call(a, 0, "", ""))
 		w.refused(lastword.Receipt{}, err)(lastword.Unverified, 0)
 	})
+}
+
+const caseBundleOfAll = "R13, T27: the newest bundle that was brought to a place binds every record of it"
+
+// bundleOfAll: one record was written, or a write of it only refused, under a newer
+// bundle. Who comes with the older one afterwards, to a record that has not seen the
+// newer one, is refused.
+func bundleOfAll(w *world) {
+	const one, two = "doc/1", "doc/2"
+	a, b := w.tenure(one), w.tenure(two)
+	w.applied(w.apply(b, 1, "op-1", "1"))(1)
+	for _, step := range []struct {
+		what string
+		take func()
+	}{
+		{"a bundle that a write of another record had", func() { w.applied(w.apply(a, 1, "op-1", "1"))(1) }},
+		{"a bundle that only a refused write had", func() {
+			c := call(a, 2, "op-2", "2")
+			c.Mutation.Grant = altered(c.Mutation.Grant, "owner", "other")
+			w.refused(w.submit(w.subject, w.newGate(nil), c, Write{Resource: one, Value: "2"}))(lastword.Unverified, 0)
+		}},
+	} {
+		old, err := w.authority.Bundle(w.ctx, false)
+		w.must(err)
+		w.must(w.authority.publish(func(*grant.BundleInfo) {}))
+		step.take()
+		v, err := grant.NewVerifier(domain, grant.StaticBundle(old), grant.VerifierConfig{})
+		w.must(err)
+		behind := w.newGate(func(c *fence.Config) { fenceOnly(c); c.Verifier = v })
+		w.untouched("a write under an older one than "+step.what, func() {
+			c := call(b, 2, "op-2", "2")
+			_, err := w.submit(w.second, behind, c, Write{Resource: two, Value: "2"})
+			w.refused(lastword.Receipt{}, err)(lastword.Unverified, 0)
+			if grant.ReasonOf(err) != grant.ReasonBundleRollback {
+				w.Fatalf("got %v, want BUNDLE_ROLLBACK", err)
+			}
+		})
+	}
 }
 
 func minimumGeneration(w *world) {

@@ -1,9 +1,11 @@
 package fencetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lastword/lastword"
@@ -23,10 +25,15 @@ const caseTable = "R30: every reachable row of the verdict table"
 func verdictTable(w *world) {
 	rows, err := core.VerdictTable()
 	w.must(err)
+	// The place's bundles never go back, whatever the record: rows with a lower minimum
+	// come first, and each has sequences of its own.
+	slices.SortStableFunc(rows, func(a, b core.VerdictRow) int {
+		return cmp.Compare(highestMinimum(a), highestMinimum(b))
+	})
 	w.unchecked = true // payloads of the table are digests; each row checks its record
 	done, skipped := 0, 0
 	for n, row := range rows {
-		t := &tableRow{w: w, row: row, resource: lastword.Resource(fmt.Sprintf("table/%d", n))}
+		t := &tableRow{w: w, row: row, sequence: uint64(10*n) + 1, resource: lastword.Resource(fmt.Sprintf("table/%d", n))}
 		if t.unreachable() != "" || t.lacks() {
 			skipped++
 			continue
@@ -40,10 +47,23 @@ func verdictTable(w *world) {
 	}
 }
 
+// highestMinimum is that of the bundles of a row.
+func highestMinimum(row core.VerdictRow) uint32 {
+	highest := minimumOf(row.Attempt)
+	for _, s := range row.Setup {
+		highest = max(highest, minimumOf(s.Attempt))
+	}
+	return highest
+}
+
+func minimumOf(a core.Attempt) uint32 { return min(a.MinEpoch, a.Fence.Epoch()) }
+
 type tableRow struct {
 	w        *world
 	row      core.VerdictRow
 	resource lastword.Resource
+	minimum  uint32
+	sequence uint64 // what the table calls bundle sequence 0: a bundle has at least 1
 }
 
 // unreachable says why no call of a gate can make this attempt.
@@ -144,7 +164,7 @@ func (t *tableRow) step(s core.VerdictStep) {
 		rec := t.stored()
 		twin := core.Attempt{
 			Fence: rec.Fence, LeaseID: "twin", Operation: "freeze", Payload: lastword.DigestOf([]byte("f")), Status: rec.Status,
-			BundleSequence: rec.BundleSequence, MinEpoch: rec.MinEpoch, PolicyGeneration: rec.MinPolicyGeneration,
+			BundleSequence: max(rec.BundleSequence, t.sequence) - t.sequence, MinEpoch: rec.MinEpoch, PolicyGeneration: rec.MinPolicyGeneration,
 			Heard: core.Heard{Mode: rec.Status, State: lastword.StateHeld},
 		}
 		if _, err = t.attempt(twin, false, ""); errors.Is(err, lastword.ErrRegression) {
@@ -170,9 +190,9 @@ func (t *tableRow) claims(a core.Attempt) *tenure {
 func (t *tableRow) attempt(a core.Attempt, advance bool, again core.Again) (lastword.Receipt, error) {
 	t.w.Helper()
 	held := t.claims(a)
-	// What the table calls sequence n is n + 1 here: a bundle has at least 1.
+	t.minimum = max(t.minimum, minimumOf(a)) // a bundle's never falls
 	bundle, err := t.w.authority.signer.Bundle(grant.BundleInfo{
-		Sequence: a.BundleSequence + 1, CurrentEpoch: max(a.Fence.Epoch(), a.MinEpoch), MinimumEpoch: min(a.MinEpoch, a.Fence.Epoch()),
+		Sequence: a.BundleSequence + t.sequence, CurrentEpoch: max(a.Fence.Epoch(), a.MinEpoch), MinimumEpoch: min(t.minimum, a.Fence.Epoch()),
 	})
 	t.w.must(err)
 	v, err := grant.NewVerifier(domain, grant.StaticBundle(bundle), grant.VerifierConfig{})
@@ -301,7 +321,7 @@ func (t *tableRow) want(rec core.FenceRecord, written bool) fence.Record {
 		rec.GrantDigest = t.digestOf(rec)
 	}
 	if written || rec.Exists && t.setUpByWriting() {
-		rec.BundleSequence++
+		rec.BundleSequence += t.sequence
 	}
 	return rec
 }

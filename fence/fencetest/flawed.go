@@ -26,7 +26,13 @@ type flawed struct {
 	receipt func(key fence.Key, operation string) (lastword.Receipt, bool)
 	// forgetful keeps no acts.
 	forgetful bool
-	note      func(e fence.Evidence) (fence.Evidence, bool)
+	// jumpy takes every fence for one that was refused with FENCE_JUMP.
+	jumpy bool
+	// careless finds no record that a restore has not raised.
+	careless bool
+	// bundleless forgets which bundles were brought to it.
+	bundleless bool
+	note       func(e fence.Evidence) (fence.Evidence, bool)
 
 	mu sync.Mutex // for the notes of a flaw
 }
@@ -87,6 +93,13 @@ func (p *flawed) Note(ctx context.Context, key fence.Key, e fence.Evidence) erro
 		e = changed
 	}
 	return p.Place.Note(ctx, p.at(key), e)
+}
+
+func (p *flawed) RaiseBundle(ctx context.Context, domain string, seen fence.BundleFloor) error {
+	if p.bundleless {
+		return nil
+	}
+	return p.Place.RaiseBundle(ctx, domain, seen)
 }
 
 func (p *flawed) Find(ctx context.Context, key fence.Key, operation string) (lastword.Receipt, bool, error) {
@@ -158,6 +171,20 @@ func (tx *flawedTx) Keep(ctx context.Context, key fence.Key, act fence.Act) erro
 		return nil
 	}
 	return tx.Tx.Keep(ctx, tx.place.at(key), act)
+}
+
+func (tx *flawedTx) Jumped(ctx context.Context, key fence.Key) (lastword.Token, error) {
+	if tx.place.jumpy {
+		return lastword.MaxToken, nil
+	}
+	return tx.Tx.Jumped(ctx, tx.place.at(key))
+}
+
+func (tx *flawedTx) Unraised(ctx context.Context, domain string, mark uint64) (lastword.Resource, error) {
+	if tx.place.careless {
+		return "", nil
+	}
+	return tx.Tx.Unraised(ctx, domain, mark)
 }
 
 func (tx *flawedTx) effect(fn func(*memfence.Tx)) {

@@ -88,6 +88,9 @@ func (p *Place) Transact(ctx context.Context, _ fence.Key, fn func(ctx context.C
 func (p *Place) Note(ctx context.Context, key fence.Key, e fence.Evidence) error {
 	return p.change(ctx, func(s *state) {
 		s.count(key, e.Verdict)
+		if e.Verdict == lastword.FenceJump {
+			s.jumped[key] = e.Fence
+		}
 		if e.Quarantine != nil {
 			s.quarantine[key] = keepEnds(s.quarantine[key], e)
 		}
@@ -122,6 +125,21 @@ func (p *Place) Find(ctx context.Context, key fence.Key, operation string) (last
 	defer p.mu.Unlock()
 	r, found := p.committed.receipts[opKey{key, operation}]
 	return copyReceipt(r), found, nil
+}
+
+// Bundle implements [fence.Place].
+func (p *Place) Bundle(_ context.Context, domain string) (fence.BundleFloor, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.committed.bundles[domain], nil
+}
+
+// RaiseBundle implements [fence.Place].
+func (p *Place) RaiseBundle(ctx context.Context, domain string, seen fence.BundleFloor) error {
+	return p.change(ctx, func(s *state) {
+		now := s.bundles[domain]
+		s.bundles[domain] = fence.BundleFloor{Sequence: max(now.Sequence, seen.Sequence), MinimumEpoch: max(now.MinimumEpoch, seen.MinimumEpoch)}
+	})
 }
 
 // Inspect implements [fence.Place].

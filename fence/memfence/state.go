@@ -34,6 +34,9 @@ type state struct {
 	// acts are what operators did, restored the marks of domains (R20).
 	acts     map[fence.Key][]fence.Act // slices are replaced, never changed
 	restored map[string]uint64
+	jumped   map[fence.Key]lastword.Token // fences that were refused with FENCE_JUMP last
+	// bundles are the newest ones that were brought here, by domain (R13).
+	bundles map[string]fence.BundleFloor
 	// shadow has the resources whose roll-out goes on (R18); false: it has ended.
 	shadow map[fence.Key]bool
 }
@@ -45,6 +48,7 @@ func newState() *state {
 		quarantine: map[fence.Key][]fence.Evidence{}, values: map[string]string{},
 		marked: map[fence.Key]bool{},
 		acts:   map[fence.Key][]fence.Act{}, restored: map[string]uint64{}, shadow: map[fence.Key]bool{},
+		bundles: map[string]fence.BundleFloor{}, jumped: map[fence.Key]lastword.Token{},
 	}
 }
 
@@ -55,6 +59,7 @@ func (s *state) clone() *state {
 		quarantine: maps.Clone(s.quarantine), values: maps.Clone(s.values),
 		marked: maps.Clone(s.marked),
 		acts:   maps.Clone(s.acts), restored: maps.Clone(s.restored), shadow: maps.Clone(s.shadow),
+		bundles: maps.Clone(s.bundles), jumped: maps.Clone(s.jumped),
 	}
 }
 

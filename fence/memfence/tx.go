@@ -128,6 +128,26 @@ func (tx *Tx) MarkRestored(_ context.Context, domain string, mark uint64) error 
 	return nil
 }
 
+// Jumped implements [fence.Tx].
+func (tx *Tx) Jumped(_ context.Context, key fence.Key) (lastword.Token, error) {
+	return tx.committed.jumped[key], nil
+}
+
+// Unraised implements [fence.Tx].
+func (tx *Tx) Unraised(_ context.Context, domain string, mark uint64) (first lastword.Resource, err error) {
+	look := func(records map[fence.Key]fence.Record) {
+		for key := range records {
+			rec, _ := read(tx.changes.records, tx.committed.records, key)
+			if key.Domain == domain && rec.Restored < mark && (first == "" || key.Resource < first) {
+				first = key.Resource
+			}
+		}
+	}
+	look(tx.committed.records)
+	look(tx.changes.records)
+	return first, nil
+}
+
 // Restored implements [fence.Tx].
 func (tx *Tx) Restored(_ context.Context, domain string) (uint64, error) {
 	mark, _ := read(tx.changes.restored, tx.committed.restored, domain)

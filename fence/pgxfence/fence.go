@@ -57,6 +57,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Fence, error) {
 	if err := place.checkWritable(ctx); err != nil {
 		return nil, err
 	}
+	if err := fence.ReadFloor(ctx, gate, place); err != nil {
+		return nil, err
+	}
 	return &Fence{place: place, gate: gate}, nil
 }
 

@@ -49,7 +49,7 @@ func reset(ctx context.Context, db *sql.DB) error {
 ALTER TABLE lastword.rollout DISABLE TRIGGER USER;
 DELETE FROM doc; DELETE FROM effect; DELETE FROM lastword.fence; DELETE FROM lastword.receipt; DELETE FROM lastword.tombstone;
 DELETE FROM lastword.refusal; DELETE FROM lastword.quarantine; DELETE FROM lastword.restored; DELETE FROM lastword.act;
-DELETE FROM lastword.rollout; DELETE FROM lastword.pass; DELETE FROM lastword.bypass;
+DELETE FROM lastword.rollout; DELETE FROM lastword.pass; DELETE FROM lastword.bypass; DELETE FROM lastword.bundle;
 ALTER TABLE lastword.fence ENABLE ALWAYS TRIGGER never_lowered, ENABLE ALWAYS TRIGGER never_deleted, ENABLE ALWAYS TRIGGER never_truncated;
 ALTER TABLE lastword.act ENABLE ALWAYS TRIGGER never_changed, ENABLE ALWAYS TRIGGER never_deleted, ENABLE ALWAYS TRIGGER never_truncated;
 ALTER TABLE lastword.rollout ENABLE ALWAYS TRIGGER one_way, ENABLE ALWAYS TRIGGER never_deleted, ENABLE ALWAYS TRIGGER never_truncated;

@@ -121,6 +121,15 @@ func (p *Place) Records(ctx context.Context, domain string, after lastword.Resou
 	return found, err
 }
 
+// Bundle is the newest trust bundle that was brought to this database (R13).
+func (p *Place) Bundle(ctx context.Context, domain string) (newest fence.BundleFloor, err error) {
+	err = p.reading(ctx, "bundle", fence.Key{Domain: domain}, func(ctx context.Context, c fencesql.Conn) (err error) {
+		newest, err = fencesql.Bundle(ctx, engine, c, domain)
+		return err
+	})
+	return newest, err
+}
+
 // reading runs fn in a transaction that sees one moment and writes nothing.
 func (p *Place) reading(ctx context.Context, op string, key fence.Key, fn func(context.Context, fencesql.Conn) error) error {
 	err := sqldb.Backoff{}.Retry(ctx, engine, func(ctx context.Context) error {

@@ -51,6 +51,9 @@ func New(ctx context.Context, db *sql.DB, cfg Config) (*Fence, error) {
 	if err == nil {
 		err = place.checkProtected(ctx)
 	}
+	if err == nil {
+		err = fence.ReadFloor(ctx, gate, place)
+	}
 	if err != nil {
 		return nil, errors.Join(err, place.Close())
 	}

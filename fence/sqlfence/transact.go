@@ -51,6 +51,13 @@ func (p *Place) locked(ctx context.Context, key fence.Key, fn func(ctx context.C
 	})
 }
 
+// RaiseBundle makes durable that a trust bundle was brought to this database (R13).
+func (p *Place) RaiseBundle(ctx context.Context, domain string, seen fence.BundleFloor) error {
+	return p.locked(ctx, fence.Key{Domain: domain}, func(ctx context.Context, tx *Tx) error {
+		return fencesql.RaiseBundle(ctx, tx.tables, domain, seen)
+	})
+}
+
 // Note counts a refusal, keeps the refused operation and freezes the record, as the
 // evidence asks, in a transaction of its own (R16b).
 func (p *Place) Note(ctx context.Context, key fence.Key, e fence.Evidence) error {

@@ -32,6 +32,8 @@ func faultyDatabase(tb testing.TB, options string) (*sql.DB, *faulty, *seal, *sq
 	if err := sqlfence.Init(tb.Context(), db); err != nil {
 		tb.Fatal(err)
 	}
+	// The place has seen the bundle, so that the first COMMIT is the write's.
+	mustExec(tb, db, `INSERT INTO lastword_bundle (domain, sequence, min_epoch) VALUES ('`+domain+`', 1, 0)`)
 	s := newSeal(tb)
 	return db, hooks, s, guard(tb, db, s.config())
 }

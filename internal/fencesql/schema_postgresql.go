@@ -177,11 +177,24 @@ EXECUTE FUNCTION lastword.never('what an operator did is never deleted')`,
 EXECUTE FUNCTION lastword.never('what an operator did is never deleted')`,
 		`ALTER TABLE lastword.fence ENABLE ALWAYS TRIGGER never_lowered, ENABLE ALWAYS TRIGGER never_deleted, ENABLE ALWAYS TRIGGER never_truncated`,
 		`ALTER TABLE lastword.act ENABLE ALWAYS TRIGGER never_changed, ENABLE ALWAYS TRIGGER never_deleted, ENABLE ALWAYS TRIGGER never_truncated`,
+	}, {
+		// The newest trust bundle that was brought here binds every record (R13).
+		`CREATE TABLE lastword.bundle (
+	domain text COLLATE "C" NOT NULL PRIMARY KEY,
+	sequence bigint NOT NULL CHECK (sequence >= 0),
+	min_epoch bigint NOT NULL CHECK (min_epoch >= 0)
+)`,
+		`INSERT INTO lastword.bundle (domain, sequence, min_epoch)
+SELECT domain, max(bundle_sequence), max(min_epoch) FROM lastword.fence GROUP BY domain`,
+		`CREATE TRIGGER never_lowered BEFORE UPDATE ON lastword.bundle FOR EACH ROW
+WHEN (NEW.sequence < OLD.sequence OR NEW.min_epoch < OLD.min_epoch OR NEW.domain <> OLD.domain)
+EXECUTE FUNCTION lastword.never('a trust bundle never goes back')`,
+		`ALTER TABLE lastword.bundle ENABLE ALWAYS TRIGGER never_lowered`,
 	}},
 }
 
 // tables are the tables of the fence on every engine.
 var tables = []string{
 	"lastword_fence", "lastword_receipt", "lastword_tombstone", "lastword_refusal",
-	"lastword_quarantine", "lastword_restored", "lastword_act", "lastword_rollout",
+	"lastword_quarantine", "lastword_restored", "lastword_act", "lastword_rollout", "lastword_bundle",
 }

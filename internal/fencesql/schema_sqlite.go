@@ -134,5 +134,17 @@ WHEN NEW.shadow > OLD.shadow OR NEW.domain <> OLD.domain OR NEW.prefix <> OLD.pr
 BEGIN SELECT RAISE(ABORT, 'lastword: a roll-out that has ended does not begin again'); END`,
 		`CREATE TRIGGER lastword_rollout_never_deleted BEFORE DELETE ON lastword_rollout WHEN NOT OLD.shadow
 BEGIN SELECT RAISE(ABORT, 'lastword: a roll-out that has ended does not begin again'); END`,
+	}, {
+		// The newest trust bundle that was brought here binds every record (R13).
+		`CREATE TABLE lastword_bundle (
+	domain TEXT NOT NULL PRIMARY KEY,
+	sequence INTEGER NOT NULL CHECK (sequence >= 0),
+	min_epoch INTEGER NOT NULL CHECK (min_epoch >= 0)
+) STRICT, WITHOUT ROWID`,
+		`INSERT INTO lastword_bundle (domain, sequence, min_epoch)
+SELECT domain, max(bundle_sequence), max(min_epoch) FROM lastword_fence GROUP BY domain`,
+		`CREATE TRIGGER lastword_bundle_never_lowered BEFORE UPDATE ON lastword_bundle
+WHEN NEW.sequence < OLD.sequence OR NEW.min_epoch < OLD.min_epoch OR NEW.domain <> OLD.domain
+BEGIN SELECT RAISE(ABORT, 'lastword: a trust bundle never goes back'); END`,
 	}},
 }

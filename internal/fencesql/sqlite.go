@@ -254,7 +254,7 @@ func checkDurable(synchronous int, journal string) error {
 	case "delete":
 		if synchronous < 3 {
 			return unfit("the connection has PRAGMA synchronous = "+strconv.Itoa(synchronous)+
-				" in journal mode DELETE: a power failure could undo a write that was acknowledged", hint+", or synchronous = EXTRA")
+				" in journal mode DELETE: a power failure could undo a write that was acknowledged", hint+", or synchronous = EXTRA; lastword fence init sets the journal mode of a file")
 		}
 	default:
 		return unfit("the connection has PRAGMA journal_mode = "+journal+": a crash would leave half a transaction", hint)

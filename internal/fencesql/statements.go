@@ -10,7 +10,7 @@ import (
 // keeps a TEMP table of the same name from getting in between.
 type texts struct {
 	Receipt, CountRefusal, QuarantineFirst, QuarantineLast, Act, Acts,
-	MarkRestored, Restored, Records, Refusals, Quarantine,
+	MarkRestored, Restored, Unraised, Jumped, Bundle, RaiseBundle, Records, Refusals, Quarantine,
 	Oldest, DeleteReceipt, Tombstone, Watermark, Dismiss, DismissOne, Domains, Windows, EndRollouts, Result string
 }
 
@@ -51,6 +51,17 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)`,
 ON CONFLICT (domain) DO UPDATE SET mark = excluded.mark`,
 
 	Restored: `SELECT mark FROM main.lastword_restored WHERE domain = ?1`,
+
+	Unraised: `SELECT resource FROM main.lastword_fence WHERE domain = ?1 AND restored < ?2 ORDER BY resource LIMIT 1`,
+
+	Jumped: `SELECT last_fence FROM main.lastword_refusal WHERE domain = ?1 AND resource = ?2 AND verdict = 'FENCE_JUMP'`,
+
+	Bundle: `SELECT sequence, min_epoch FROM main.lastword_bundle WHERE domain = ?1`,
+
+	RaiseBundle: `INSERT INTO main.lastword_bundle AS b (domain, sequence, min_epoch) VALUES (?1, ?2, ?3)
+ON CONFLICT (domain) DO UPDATE SET
+	sequence = CASE WHEN excluded.sequence > b.sequence THEN excluded.sequence ELSE b.sequence END,
+	min_epoch = CASE WHEN excluded.min_epoch > b.min_epoch THEN excluded.min_epoch ELSE b.min_epoch END`,
 
 	Records: `SELECT resource FROM main.lastword_fence WHERE domain = ?1 AND resource > ?2 ORDER BY resource LIMIT ?3`,
 

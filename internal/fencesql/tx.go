@@ -204,6 +204,30 @@ func (t *Tx) MarkRestored(ctx context.Context, domain string, mark uint64) error
 	return t.fail("restored", key, err)
 }
 
+// Jumped is the fence that was refused with FENCE_JUMP last (R14a).
+func (t *Tx) Jumped(ctx context.Context, key fence.Key) (lastword.Token, error) {
+	var last int64
+	err := t.conn.Row(t.engine.Calm(ctx), t.engine.text().Jumped, key.Domain, string(key.Resource)).Scan(&last)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return lastword.Token(last), t.fail("release", key, err)
+}
+
+// Unraised is the first record of the domain that the mark has not reached (R20).
+func (t *Tx) Unraised(ctx context.Context, domain string, mark uint64) (lastword.Resource, error) {
+	key := fence.Key{Domain: domain}
+	if err := fits(mark); err != nil {
+		return "", t.fail("restored", key, err)
+	}
+	var first string
+	err := t.conn.Row(t.engine.Calm(ctx), t.engine.text().Unraised, domain, int64(mark)).Scan(&first)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return lastword.Resource(first), t.fail("restored", key, err)
+}
+
 // Restored is that mark, 0 if there is none.
 func (t *Tx) Restored(ctx context.Context, domain string) (uint64, error) {
 	var mark int64

@@ -307,6 +307,14 @@ func (p guarded) Records(ctx context.Context, d string, after lastword.Resource,
 	return p.g.places[p.lane].Records(ctx, d, after, limit)
 }
 
+// Bundle implements [fence.Place]. Here every record is a place of its own.
+func (p guarded) Bundle(context.Context, string) (fence.BundleFloor, error) {
+	return fence.BundleFloor{}, nil
+}
+
+// RaiseBundle implements [fence.Place].
+func (p guarded) RaiseBundle(context.Context, string, fence.BundleFloor) error { return nil }
+
 // passed is a call that is over: what it says, and what it did.
 func (w *world) passed(m *message, p *passing) {
 	ls := &w.place.lane[m.lane]
