@@ -145,8 +145,13 @@ func (w *world) restorePlace(f *fault, declared bool) {
 	w.q.push(task{at: w.now + 30*ms, kind: doOperator, arg: operatorDeclare})
 }
 
-// declare raises and closes each record of a restored resource (R20).
+// declare raises and closes each record of a restored resource (R20), once for each
+// restore: of two operators that are on their way, the later one finds it open and goes.
+// Else it would open the window anew, for whoever works there by then.
 func (w *world) declare() {
+	if !w.place.shut {
+		return
+	}
 	p := w.anyProc()
 	if p == nil {
 		w.q.push(task{at: w.now + 30*ms, kind: doOperator, arg: operatorDeclare})

@@ -150,3 +150,43 @@ func TestAWorldStandsAlone(t *testing.T) {
 		}
 	}
 }
+
+// R20: a restored resource is declared once, however many operators are on their way. In
+// this world one waits for an authority that is frozen when the faults stop, and the calm
+// sends another: the window that the second one closes must not be opened anew by the
+// first, or the work of the calm is refused until no owner is left to settle it.
+func TestARestoreIsDeclaredOnce(t *testing.T) {
+	r, err := newRun(Options{Seed: 1, Unsigned: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const world = 68071
+	// The whole world, and what of it is enough: the restore, and the authority that is frozen.
+	enough := []item{36, faultItem(36, 0), 39, faultItem(39, 0), 42, 45}
+	for _, kept := range [][]item{nil, enough} {
+		w := r.rerun(world, kept, nil, true)
+		if w.stopped {
+			t.Errorf("kept %v: %s: %s", kept, w.violation.kind, w.violation.detail)
+		}
+		waits, late := 0, 0 // restores that nobody has declared; those declared in the calm
+		calm := false
+		for _, e := range w.events {
+			switch {
+			case e.what == noteCalm:
+				calm = true
+			case e.what == noteRestored && e.who == actorResource && e.text == "declared":
+				waits++
+			case e.what == noteDeclared:
+				if waits--; calm {
+					late++
+				}
+			}
+			if waits < 0 {
+				t.Fatalf("kept %v: a restore is declared once more, %v", kept, duration(e.at))
+			}
+		}
+		if waits != 0 || late != 1 {
+			t.Errorf("kept %v: %d restores are not declared, %d are in the calm: the world does not show it any more", kept, waits, late)
+		}
+	}
+}
