@@ -53,7 +53,7 @@ func classOf(r grant.Reason) string {
 		return "revision"
 	case grant.ReasonBundleRollback:
 		return "rollback"
-	case grant.ReasonBundleUnavailable, grant.ReasonBundleInvalid:
+	case grant.ReasonBundleUnavailable, grant.ReasonBundleInvalid, grant.ReasonBundleLeap:
 		return "bundle" // of no vector
 	}
 	return "?"
