@@ -73,6 +73,11 @@ func TestWhatOperatorsDidIsNotChangedInSQL(t *testing.T) {
 	for _, statement := range []string{
 		`UPDATE lastword_act SET operator = 'nobody'`, `DELETE FROM lastword_act`,
 		`UPDATE lastword_fence SET fence = 40`, `DELETE FROM lastword_fence`,
+		`REPLACE INTO lastword_fence (domain, resource, fence, lease_id, grant_digest, root, last_seq, last_operation, last_payload, policy,
+			status_mode, frozen, step, bundle_sequence, min_epoch, min_policy_generation, imported, heard_epoch, heard_revision, restored)
+		 SELECT domain, resource, 40, lease_id, grant_digest, root, last_seq, last_operation, last_payload, policy,
+			status_mode, frozen, step, bundle_sequence, min_epoch, min_policy_generation, imported, heard_epoch, heard_revision, restored
+		 FROM lastword_fence`,
 	} {
 		if _, err := db.ExecContext(t.Context(), statement); err == nil || !strings.Contains(err.Error(), "lastword:") {
 			t.Errorf("%s: %v", statement, err)

@@ -146,5 +146,9 @@ SELECT domain, max(bundle_sequence), max(min_epoch) FROM lastword_fence GROUP BY
 		`CREATE TRIGGER lastword_bundle_never_lowered BEFORE UPDATE ON lastword_bundle
 WHEN NEW.sequence < OLD.sequence OR NEW.min_epoch < OLD.min_epoch OR NEW.domain <> OLD.domain
 BEGIN SELECT RAISE(ABORT, 'lastword: a trust bundle never goes back'); END`,
+		// REPLACE deletes the row in its way, and no trigger hears of that.
+		`CREATE TRIGGER lastword_fence_never_replaced BEFORE INSERT ON lastword_fence
+WHEN EXISTS (SELECT 1 FROM lastword_fence WHERE domain = NEW.domain AND resource = NEW.resource AND fence > NEW.fence)
+BEGIN SELECT RAISE(ABORT, 'lastword: a fence is never lowered by a replacement'); END`,
 	}},
 }
