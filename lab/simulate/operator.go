@@ -59,7 +59,7 @@ func (w *world) restoreStore(f *fault) {
 	identity := st.h.Identity
 	*st = w.backup
 	st.undo.set = false
-	if st.h.Epoch == w.witness.Current && !w.wiring.Blind { // with the restore command, which says so
+	if (st.h.Epoch == w.witness.Current || w.runsUnder(st.h.Epoch)) && !w.wiring.Blind { // with the restore command, which says so
 		st.h.Identity = identity
 		st.h = st.h.Copied()
 	}
@@ -79,6 +79,18 @@ func (w *world) restoreStore(f *fault) {
 	}
 	w.disturbed(4 * ttl)
 	w.note(noteRestored, actorOperator, -1, uint64(st.h.Epoch), "")
+}
+
+// runsUnder reports whether a process still grants under an epoch. A raw copy from within
+// its run is what no epoch shows it (R10, "not covered"), and that run may be older than
+// the witness's current epoch: it has not looked since another process started.
+func (w *world) runsUnder(epoch uint32) bool {
+	for i := range w.procs {
+		if p := &w.procs[i]; p.up && p.held == epoch {
+			return true
+		}
+	}
+	return false
 }
 
 // laterFault has a fault strike once more, some while after it has struck.

@@ -190,3 +190,31 @@ func TestARestoreIsDeclaredOnce(t *testing.T) {
 		}
 	}
 }
+
+// R10: a copy of the store from within a run is put back with the command that says so,
+// also while that run goes on under an older epoch than the witness's: a process of this
+// world has not looked since the other one started when the copy comes.
+func TestACopyFromWithinARunSaysThatItIsOne(t *testing.T) {
+	r, err := newRun(Options{Seed: 1, Unsigned: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const world = 116293
+	w := r.rerun(world, nil, nil, true)
+	if w.stopped {
+		t.Errorf("%s: %s", w.violation.kind, w.violation.detail)
+	}
+	var held [processes]uint64 // the epochs under which they run
+	shows := false
+	for _, e := range w.events {
+		switch k := int(actorAuthority1 - e.who); {
+		case k >= 0 && k < processes && (e.what == noteStarted || e.what == noteMoved):
+			held[k] = e.fence
+		case e.what == noteRestored && e.who == actorOperator && held[0] != held[1] && (held[0] == e.fence || held[1] == e.fence):
+			shows = true
+		}
+	}
+	if !shows {
+		t.Error("no copy comes to a process whose epoch it has, and not the other one's: the world does not show it any more")
+	}
+}
