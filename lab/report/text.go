@@ -50,6 +50,9 @@ func (r *Run) Print(w io.Writer) error {
 		for _, e := range f.Events {
 			fmt.Fprintf(&b, "    %s\n", plain(e))
 		}
+		if f.Repeat != "" {
+			fmt.Fprintf(&b, "this one again: %s\n", plain(f.Repeat))
+		}
 	}
 	fmt.Fprintf(&b, "\n%s\n", r.Verdict())
 	if r.Command != "" {
