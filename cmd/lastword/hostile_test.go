@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -110,6 +111,9 @@ func (b *besieged) resident() int {
 	b.t.Helper()
 	text, err := os.ReadFile(fmt.Sprint("/proc/", b.pid, "/status"))
 	if err != nil {
+		if runtime.GOOS == "linux" {
+			b.t.Fatal("the server is gone: ", err)
+		}
 		b.t.Skip("needs /proc: ", err)
 	}
 	for line := range strings.Lines(string(text)) {
