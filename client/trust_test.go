@@ -97,7 +97,7 @@ func (w *world) afterAWait(t *testing.T, faults func(op string) fault) *client.L
 	a := w.lease(w.client(client.Config{}), client.AcquireOptions{})
 	b := w.client(client.Config{})
 	go func() {
-		time.Sleep(40 * time.Second)
+		time.Sleep(42 * time.Second) // not when a's own renewal is due: it would suffer, too
 		w.suffer(faults)
 		if err := a.Close(); err != nil {
 			t.Error(err)
