@@ -36,6 +36,11 @@ BEGIN
 END $$`,
 		// The right to make a pass or to end a roll-out is not the business writer's.
 		`REVOKE ALL ON FUNCTION lastword.bypassed(text, text, text, text, text) FROM PUBLIC`,
-		postgresIssued, postgresRank, postgresRefuse, postgresDecide, postgresApply, postgresAdvance, postgresRevoke,
+		postgresIssued, postgresRank,
+	}, {
+		// A function has no rows to keep: the last step makes those anew that decide, and
+		// no earlier one makes any. What was granted on them stays.
+		`DROP FUNCTION IF EXISTS lastword.refuse(text, text, text, bigint, lastword.receipt)`,
+		postgresRefuse, postgresDecide, postgresApply, postgresAdvance, postgresRefused, postgresRevoke,
 	}},
 }
