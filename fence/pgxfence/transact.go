@@ -66,6 +66,18 @@ func (p *Place) locked(ctx context.Context, key fence.Key, fn func(ctx context.C
 // attempt is one run. Its errors are fn's, unchanged, or explained. stored reports that
 // the record was stored, whatever became of the transaction after that.
 func (p *Place) attempt(ctx context.Context, key fence.Key, guess *fencesql.Seen, fn func(ctx context.Context, tx *Tx) error) (stored bool, err error) {
+	var tx *Tx
+	stored, err = p.run(ctx, key, guess, func(ctx context.Context, t *Tx) error {
+		tx = t
+		return fn(ctx, t)
+	})
+	if err == nil || tx == nil || !tx.effective() || fencesql.Open(err) {
+		return stored, err
+	}
+	return stored, fencesql.Ended(ctx, conn{p.pool}, tx.tables, key, tx.operation, err)
+}
+
+func (p *Place) run(ctx context.Context, key fence.Key, guess *fencesql.Seen, fn func(ctx context.Context, tx *Tx) error) (stored bool, err error) {
 	unfit := p.look(ctx)
 	c, err := p.pool.Acquire(ctx)
 	if err != nil {

@@ -2,6 +2,7 @@ package pgxfence
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -30,7 +31,13 @@ type Tx struct {
 	guess  *fencesql.Seen // what is remembered of the record; nil: it is to be locked
 	waits  *fencesql.Step
 	stored *fencesql.Seen
+	// operation is that of the receipt that was stored before the effect.
+	operation string
+	opened    bool // the effect may have begun
 }
+
+// effective reports whether an effect may have been run.
+func (t *Tx) effective() bool { return t.opened && (t.guess == nil || t.stored != nil) }
 
 func (p *Place) begin(c *pgx.Conn) *Tx {
 	tx := &Tx{place: p, conn: c}
@@ -83,6 +90,9 @@ func (t *Tx) Store(ctx context.Context, key fence.Key, old, next fence.Record, r
 		return t.tables.Store(ctx, key, old, next, receipt)
 	}
 	if t.guess != nil && t.sql == nil {
+		if receipt != nil {
+			t.operation = receipt.Operation
+		}
 		return t.place.fail("store", key, t.storeFirst(ctx, key, old, next, receipt))
 	}
 	err := t.flush(ctx) // of a second one in one transaction
@@ -123,7 +133,15 @@ func (t *Tx) StoresEarly() bool { return t.conn != nil && t.guess != nil && t.sq
 
 // StoreResult is [fence.Early]'s.
 func (t *Tx) StoreResult(ctx context.Context, key fence.Key, operation string, result []byte) error {
-	return fencesql.StoreResult(ctx, t.tables, key, operation, result)
+	err := fencesql.StoreResult(ctx, t.tables, key, operation, result)
+	if errors.Is(err, fencesql.ErrChanged) { // or the effect has rolled back what was stored
+		same := fencesql.SameStep(key)
+		_, ended := t.sql.Exec(ctx, same.Query, same.Args...)
+		if ended = fencesql.SameError(ended); errors.Is(ended, fencesql.ErrElsewhere) {
+			return t.place.fail("store", key, ended)
+		}
+	}
+	return err
 }
 
 // Receipt reads the receipt of an operation.

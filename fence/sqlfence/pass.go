@@ -83,6 +83,7 @@ func (p *protection) set(any bool, version int64) {
 // as it should be, on PostgreSQL within a second, and a connection to SQLite that does
 // not enforce foreign keys.
 func (t *Tx) Pass(ctx context.Context, key fence.Key) error {
+	t.opened = true
 	if !t.place.lite() {
 		if err := t.lookAtTriggers(ctx); err != nil {
 			return t.place.fail("pass", key, err)
