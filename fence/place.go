@@ -193,8 +193,12 @@ const MaxQuarantineBytes = 4 << 10
 
 // Inspection is what [Place.Inspect] tells.
 type Inspection struct {
-	Record     Record
-	Refusals   map[lastword.Verdict]uint64 // noted ones
-	Quarantine []Evidence                  // per claimant the first, and the last if it is another one
-	Acts       []Act                       // the newest [MaxActs], oldest first
+	Record   Record
+	Refusals map[lastword.Verdict]uint64 // noted ones
+	// Estimated says that what bypasses the fence in a roll-out, SHADOW(FENCE_REQUIRED), was
+	// too often to keep each: some, drawn by chance, stand for the others, and a count may
+	// be 0 where there were few.
+	Estimated  bool
+	Quarantine []Evidence // per claimant the first, and the last if it is another one
+	Acts       []Act      // the newest [MaxActs], oldest first
 }

@@ -256,6 +256,24 @@ func TestADeadlineThatPassesInTheEffectIsCertain(t *testing.T) {
 	}
 }
 
+// SQLite rolls a transaction back by itself when it interrupts a statement that writes.
+func TestAStatementOfAnEffectThatIsInterruptedIsCertain(t *testing.T) {
+	db, _, s, f := faultyDatabase(t, durable)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := f.Apply(ctx, s.holder("r", "a", 1), "op", []byte("v"), func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO effect (resource, operation, value) WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT 'r', 'op', i FROM n`)
+		return err
+	})
+	if err == nil || errors.Is(err, lastword.ErrUnknownOutcome) {
+		t.Errorf("apply: %v", err)
+	}
+	if n := count(t, db, `SELECT (SELECT count(*) FROM effect) + (SELECT count(*) FROM lastword_fence)`); n != 0 {
+		t.Errorf("%d rows stayed", n)
+	}
+	mustPut(t, f, s.holder("r", "a", 1), "r", "op", "v")
+}
+
 func TestADeadlineThatPassesInCommitDoesNotStopIt(t *testing.T) { // ctx never kills a COMMIT
 	db, hooks, s, f := faultyDatabase(t, durable)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -37,7 +37,9 @@ func Inspect(ctx context.Context, e Engine, c Conn, key fence.Key) (found fence.
 	err = each(ctx, c, func(rows Rows) error {
 		var verdict string
 		var times int64
-		err := rows.Scan(&verdict, &times)
+		var estimated bool
+		err := rows.Scan(&verdict, &times, &estimated)
+		found.Estimated = found.Estimated || estimated
 		found.Refusals[lastword.Verdict(verdict)] += uint64(times)
 		return err
 	}, e.text().Refusals, key.Domain, string(key.Resource))

@@ -257,5 +257,6 @@ RETURNS text LANGUAGE sql AS $$
 		bundle_sequence, min_epoch, policy_generation, min_policy_generation) d
 $$`
 
-// Nobody may call them to whom it was not granted.
-const postgresRevoke = `REVOKE ALL ON FUNCTION lastword.apply, lastword.advance, lastword.decide, lastword.refused FROM PUBLIC`
+// Nobody may call them to whom it was not granted: the right to make a pass, or to end a
+// roll-out, is not the business writer's.
+const postgresRevoke = `REVOKE ALL ON FUNCTION lastword.apply, lastword.advance, lastword.decide, lastword.refused, lastword.bypassed FROM PUBLIC`
