@@ -58,7 +58,8 @@ type Key struct {
 // transaction, which the business effect also uses.
 //
 // Implementations are safe for concurrent use. Errors are *lastword.Error:
-// CodeMutationUnknown only when the fate of a commit is really open; an engine's
+// CodeMutationUnknown only when the fate of a commit is really open, or an effect may have
+// committed the transaction by itself, whatever fn has returned; an engine's
 // busy, deadlock and serialization errors are retried inside Transact, as a whole,
 // until ctx ends, and never look like a verdict (R16).
 type Place[T Tx] interface {
