@@ -337,6 +337,21 @@ func TestAnEffectThatGoesOnAfterARollbackGetsNoReceipt(t *testing.T) {
 	verify(t, db)
 }
 
+// An effect that returns the error of such a statement has kept its word.
+func TestAnEffectThatTellsOfARollbackByTheEngineIsCertain(t *testing.T) {
+	db, _, s, f := faultyDatabase(t, durable)
+	mustPut(t, f, s.holder("r", "a", 1), "r", "first", "v")
+	_, err := f.Apply(t.Context(), s.holder("r", "a", 2), "op", []byte("w"), func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT OR ROLLBACK INTO doc SELECT * FROM doc`)
+		return err
+	})
+	if err == nil || errors.Is(err, lastword.ErrUnknownOutcome) {
+		t.Errorf("apply: %v", err)
+	}
+	mustPut(t, f, s.holder("r", "a", 2), "r", "op", "w")
+	verify(t, db)
+}
+
 func TestAnEffectThatMeddlesWithTheRecordIsRefused(t *testing.T) { // R15: the row count decides
 	db, _, s, f := faultyDatabase(t, durable)
 	h := s.holder("r", "a", 1)

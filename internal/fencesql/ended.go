@@ -50,12 +50,13 @@ func Ended(ctx context.Context, c Conn, t *Tx, key fence.Key, operation string, 
 }
 
 // EndedLite is [Ended] on SQLite, for a transaction of which is known that it had ended
-// before the effect came back: by the engine, which says so, or by the effect, of which
+// before the effect came back: by the engine, which rolls back by itself for the errors
+// below (the last one with OR ROLLBACK and RAISE (ROLLBACK)), or by the effect, of which
 // nothing tells what it has done.
 func EndedLite(ctx context.Context, key fence.Key, err error) error {
 	switch (sqldb.SQLite{}).Class(err) {
-	case sqldb.Busy, sqldb.Full, sqldb.IO, sqldb.Interrupted, sqldb.NotADatabase:
-		return err // which roll a transaction back by themselves
+	case sqldb.Busy, sqldb.Full, sqldb.IO, sqldb.Interrupted, sqldb.NotADatabase, sqldb.Constraint:
+		return err
 	}
 	if ctx.Err() != nil { // as does a statement that was interrupted
 		return err
