@@ -299,7 +299,8 @@ func (w *passage) committing(on bool) {
 
 // transacted reads what a transaction ended with. ran is how the place's last run
 // of the write ended. Only a place that does not know whether it committed leaves
-// the outcome open; an effect that failed never was committed.
+// the outcome open; an effect that failed was not committed, unless the place says that
+// it may have committed itself.
 func (w *passage) transacted(out outcome, ran, err error) (outcome, error) {
 	var failed *effectError
 	left := errors.Is(ran, errLeave)
@@ -309,6 +310,9 @@ func (w *passage) transacted(out outcome, ran, err error) (outcome, error) {
 	case err == nil: // a place that breaks its contract: who knows what it did
 		w.number.unknown()
 		return out, w.unknown(ran)
+	case saidUnknown(err): // also of an effect that failed: it may have committed before
+		w.number.unknown()
+		return out, w.unknown(err)
 	case errors.As(err, &failed):
 		w.committing(false)
 		return out, failed

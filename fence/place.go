@@ -58,7 +58,8 @@ type Key struct {
 // transaction, which the business effect also uses.
 //
 // Implementations are safe for concurrent use. Errors are *lastword.Error:
-// CodeMutationUnknown only when the fate of a commit is really open; an engine's
+// CodeMutationUnknown only when the fate of a commit is really open, or an effect may have
+// committed the transaction by itself, whatever fn has returned; an engine's
 // busy, deadlock and serialization errors are retried inside Transact, as a whole,
 // until ctx ends, and never look like a verdict (R16).
 type Place[T Tx] interface {
@@ -193,8 +194,12 @@ const MaxQuarantineBytes = 4 << 10
 
 // Inspection is what [Place.Inspect] tells.
 type Inspection struct {
-	Record     Record
-	Refusals   map[lastword.Verdict]uint64 // noted ones
-	Quarantine []Evidence                  // per claimant the first, and the last if it is another one
-	Acts       []Act                       // the newest [MaxActs], oldest first
+	Record   Record
+	Refusals map[lastword.Verdict]uint64 // noted ones
+	// Estimated says that what bypasses the fence in a roll-out, SHADOW(FENCE_REQUIRED), was
+	// too often to keep each: some, drawn by chance, stand for the others, and a count may
+	// be 0 where there were few.
+	Estimated  bool
+	Quarantine []Evidence // per claimant the first, and the last if it is another one
+	Acts       []Act      // the newest [MaxActs], oldest first
 }

@@ -74,13 +74,27 @@ func (w *passage) unverified(err error) error {
 	return &out
 }
 
-// unknown is the error of a commit whose fate is open.
+// unknown is the error of a commit whose fate is open. A place that knows a nearer way
+// out has said it.
 func (w *passage) unknown(cause error) error {
-	return &lastword.Error{
+	e := &lastword.Error{
 		Code: lastword.CodeMutationUnknown, Op: w.op, Resource: w.key.Resource,
 		Message: "it could not be learnt whether the commit happened",
 		Hint:    "submit the same operation again, unchanged, to settle it", Err: cause,
 	}
+	if said, ok := cause.(*lastword.Error); ok && said.Hint != "" { //nolint:errorlint // a wrapped one is somebody else's line
+		plain := *said
+		e.Hint, plain.Hint = said.Hint, ""
+		e.Err = &plain
+	}
+	return e
+}
+
+// saidUnknown reports whether a place has said that the outcome is open, and not an effect
+// of something else.
+func saidUnknown(err error) bool {
+	said, ok := err.(*lastword.Error) //nolint:errorlint // as above
+	return ok && said.Code == lastword.CodeMutationUnknown
 }
 
 // failed is the error of a transaction that certainly left nothing.

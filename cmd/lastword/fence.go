@@ -163,6 +163,7 @@ type recordJSON struct {
 	MinEpoch            uint32                      `json:"min_epoch"`
 	MinPolicyGeneration uint64                      `json:"min_policy_generation,string"`
 	Refusals            map[lastword.Verdict]string `json:"refusals"`
+	Estimated           bool                        `json:"refusals_estimated"`
 	Quarantine          []quarantineJSON            `json:"quarantine"`
 	Acts                []actJSON                   `json:"acts"`
 }
@@ -201,7 +202,7 @@ func (a *app) showRecord(key fence.Key, seen fence.Inspection) error {
 		BundleSequence: r.BundleSequence, MinEpoch: r.MinEpoch, MinPolicyGeneration: r.MinPolicyGeneration,
 		Mode: mode(r), Imported: r.Imported, Step: cmp.Or(r.Step, fence.DefaultStep), Unraised: r.Unraised,
 		HeardEpoch: r.Heard.Epoch, HeardRevision: r.Heard.Revision,
-		Refusals: map[lastword.Verdict]string{}, Quarantine: []quarantineJSON{}, Acts: []actJSON{},
+		Refusals: map[lastword.Verdict]string{}, Estimated: seen.Estimated, Quarantine: []quarantineJSON{}, Acts: []actJSON{},
 	}
 	if r.Restored > 0 {
 		out.RestoredUntil = time.UnixMilli(int64(r.Restored)).UTC().Format(time.RFC3339Nano)
@@ -210,9 +211,16 @@ func (a *app) showRecord(key fence.Key, seen fence.Inspection) error {
 		out.Acts = append(out.Acts, actJSON{string(a.Kind), a.Operator, a.Reason, uint64(a.Before), uint64(a.After), a.At.UTC().Format(time.RFC3339)})
 	}
 	var refusals []string
+	if bypass := lastword.FenceRequired.Shadow(); seen.Estimated && seen.Refusals[bypass] == 0 {
+		seen.Refusals[bypass] = 0 // of which is told that it may be more
+	}
 	for _, v := range slices.Sorted(maps.Keys(seen.Refusals)) {
 		out.Refusals[v] = fmt.Sprint(seen.Refusals[v])
-		refusals = append(refusals, fmt.Sprintf("%d %s", seen.Refusals[v], v))
+		text := fmt.Sprintf("%d %s", seen.Refusals[v], v)
+		if seen.Estimated && v == lastword.FenceRequired.Shadow() {
+			text = "about " + text + " (one of a hundred is kept)"
+		}
+		refusals = append(refusals, text)
 	}
 	for _, e := range seen.Quarantine {
 		q := quarantineJSON{Owner: e.Claimant, Fence: uint64(e.Fence), Verdict: string(e.Verdict), Why: e.Why, At: e.At.UTC().Format(time.RFC3339)}

@@ -346,6 +346,7 @@ type refusedJSON struct {
 	Verdict   lastword.Verdict `json:"verdict"`
 	Times     uint64           `json:"times,string"`
 	Resources uint64           `json:"resources,string"`
+	Estimated bool             `json:"estimated"`
 }
 
 // fenceTables is fence status without a resource.
@@ -399,8 +400,12 @@ func (a *app) showTables(tables []sqlfence.Protected, rollouts []sqlfence.Rollou
 		rows = append(rows, row{mode, prefixText(r.Prefix)})
 	}
 	for _, c := range counts {
-		out.Counted = append(out.Counted, refusedJSON{c.Domain, c.Verdict, c.Times, c.Resources})
-		rows = append(rows, row{"counted", fmt.Sprintf("%d %s at %d resources", c.Times, c.Verdict, c.Resources)})
+		out.Counted = append(out.Counted, refusedJSON{c.Domain, c.Verdict, c.Times, c.Resources, c.Estimated})
+		text := fmt.Sprintf("%d %s at %d resources", c.Times, c.Verdict, c.Resources)
+		if c.Estimated {
+			text = "about " + text + " or more: one of a hundred is kept"
+		}
+		rows = append(rows, row{"counted", text})
 	}
 	if err := a.answer(out, rows...); err != nil {
 		return err

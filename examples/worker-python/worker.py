@@ -27,6 +27,16 @@ APPLY = """SELECT verdict, number FROM lastword.apply(
     status_mode => 'fence-only')"""
 
 
+def note(conn, detail, body):
+    """Writes the evidence of a refusal, in a transaction of its own: the one that was
+    refused is rolled back. The verdict stands whatever becomes of this."""
+    try:
+        with conn, conn.cursor() as cur:
+            cur.execute("SELECT lastword.refused(%s, %s)", (detail, body.encode()))
+    except psycopg2.Error as e:
+        print("the refusal was not counted:", e, file=sys.stderr)
+
+
 def main(dsn, resource, fence, lease, seq, operation, body):
     conn = psycopg2.connect(dsn)
     try:
@@ -43,6 +53,7 @@ def main(dsn, resource, fence, lease, seq, operation, body):
         verdict = VERDICTS.get(e.pgcode)
         if verdict is None:
             raise
+        note(conn, e.diag.message_detail, body)
         if verdict == "REPLAYED":  # it had its effect before
             print(verdict, json.loads(e.diag.message_detail)["receipt"]["operation"])
             return 0

@@ -115,26 +115,36 @@ func (p *sent) send(ctx context.Context, key fence.Key, step fencesql.Step) erro
 	if err := ctx.Err(); err != nil { // the last moment at which this is certain
 		return p.fail("begin", key, err)
 	}
+	early := ""
 	err = p.finish(ctx, key, c.Conn(), step.After, func(ctx context.Context) (where, error) {
 		b := &pgx.Batch{}
 		b.BeginTx(pgx.TxOptions{IsoLevel: p.level})
+		recorded := step.After != nil
+		var told *string
+		if recorded {
+			step.Query += fencesql.AndXact
+			told = &early
+		}
 		b.Queue(step.Query, step.Args...)
 		counts := make([]*int64, len(p.statements))
 		for i, s := range p.statements {
 			b.Queue(s.SQL, s.Args...)
 			counts[i] = s.Rows
 		}
-		recorded := step.After != nil
 		if recorded {
 			same := fencesql.SameStep(key)
 			b.Queue(same.Query, same.Args...)
 		}
 		b.Queue("commit")
-		return committed(c.Conn().SendBatch(ctx, b), b.Len()-1, recorded, counts...)
+		return committed(c.Conn().SendBatch(ctx, b), b.Len()-1, recorded, told, counts...)
 	})
 	open = err != nil && !fencesql.Open(err)
-	if errors.Is(err, fencesql.ErrChanged) {
+	switch {
+	case errors.Is(err, fencesql.ErrChanged):
 		return fencesql.Overtaken(err)
+	case open && early != "":
+		rollback(ctx, c.Conn())
+		return fencesql.Ended(ctx, conn{c.Conn()}, early, true, key, err)
 	}
 	return err
 }

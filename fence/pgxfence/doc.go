@@ -28,14 +28,15 @@
 // transaction itself, and so is a server with fsync = off.
 //
 // A call outlasts its context by at most a second for a COMMIT that is under way, and one
-// for a roll-back; a refusal by up to 250 ms more, to write its evidence.
+// for a roll-back, and one to ask what became of a transaction that has failed; a refusal by up to 250 ms more, to write its evidence.
 //
 // # Not guaranteed
 //
 // Writers that do not go through the fence are held off only from tables that are
 // protected. An effect must use the transaction it is given, return the errors of its
 // statements and leave Commit and Rollback alone; where it does not, the write is
-// refused, and what it executed outside of the transaction is not fenced. Asynchronous
+// refused, or unknown if it has committed, and what it executed outside of the transaction
+// is not fenced. Asynchronous
 // replicas that are promoted lose what they have not received: declare that as a
 // restore.
 package pgxfence

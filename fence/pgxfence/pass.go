@@ -50,6 +50,7 @@ func (p *Place) look(ctx context.Context) error {
 // transaction ends (R16c); most transactions have done that with their first statement. It
 // refuses a database one of whose tables is not closed as it should be.
 func (t *Tx) Pass(ctx context.Context, key fence.Key) error {
+	t.opened = true
 	if t.unfit != nil {
 		return t.place.fail("pass", key, t.unfit)
 	}

@@ -3,6 +3,8 @@ package pgxfence_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -63,40 +65,96 @@ func TestARollBackToASavepointTakesTheFenceWithIt(t *testing.T) {
 	verify(t, pool)
 }
 
-// What an effect executes after it has ended the transaction is not recorded.
-func TestAnEffectThatEndsTheTransactionIsRefused(t *testing.T) {
+// An effect that ends its transaction by itself is never told as APPLIED, and never as
+// "nothing was changed" if something was. Where its COMMIT has taken the receipt along, the
+// operation is not run again.
+func TestAnEffectThatEndsTheTransactionIsNeverToldAsWhatItIsNot(t *testing.T) { // P4, P5, R15, R22
+	broken := errors.New("and it fails")
+	for _, end := range []string{"commit", "commit; begin", "rollback", "rollback; begin", "tx.Commit", "tx.Rollback", "SELECT 1 / 0"} {
+		for _, remembered := range []bool{false, true} {
+			for _, failure := range []error{nil, broken} {
+				t.Run(fmt.Sprint(end, remembered, failure), func(t *testing.T) {
+					pool := openPool(t, database(t))
+					s := newSeal(t)
+					f := guard(t, pool, s.config())
+					h, runs := s.holder("r", "a", 1), 0
+					apply := func(op, end string) error {
+						r, err := f.Apply(t.Context(), h, op, []byte("v"), func(ctx context.Context, tx pgx.Tx) error {
+							runs++
+							if err := write(ctx, tx, "r", op, "v"); err != nil || end == "" {
+								return err
+							}
+							switch end { // an effect that ignores what it was told
+							case "tx.Commit":
+								_ = tx.Commit(ctx)
+							case "tx.Rollback":
+								_ = tx.Rollback(ctx)
+							default:
+								_, _ = tx.Conn().PgConn().Exec(ctx, end).ReadAll()
+							}
+							return failure
+						})
+						if err == nil && r.Verdict == lastword.Replayed {
+							return errReplayed
+						}
+						return err
+					}
+					if remembered {
+						if err := apply("first", ""); err != nil {
+							t.Fatal(err)
+						}
+					}
+					runs = 0
+					err := apply("op", end)
+					effects := count(t, pool, `SELECT count(*) FROM effect WHERE operation = 'op'`)
+					receipts := count(t, pool, `SELECT count(*) FROM lastword.receipt WHERE operation = 'op'`)
+					t.Logf("%d effects, %d receipts: %v", effects, receipts, err)
+					commits := strings.Contains(strings.ToLower(end), "commit")
+					if err == nil || runs != 1 || (effects > 0) != commits || receipts > effects || (receipts > 0) != (commits && remembered) {
+						t.Fatalf("%d runs, %d effects, %d receipts: %v", runs, effects, receipts, err)
+					}
+					if errors.Is(err, lastword.ErrUnknownOutcome) != commits || failure != nil && !errors.Is(err, failure) {
+						t.Errorf("told as %v", err)
+					}
+					if commits && strings.Contains(err.Error(), "without a receipt") != (receipts == 0) {
+						t.Errorf("%d receipts: %v", receipts, err)
+					}
+					_, found, err := f.Lookup(t.Context(), "r", "op")
+					if err != nil || found != (receipts > 0) {
+						t.Errorf("looked up: %v %v", found, err)
+					}
+					if err := apply("op", ""); found && (!errors.Is(err, errReplayed) || runs != 1) || !found && err != nil {
+						t.Errorf("again: %v after %d runs", err, runs)
+					}
+					if err := apply("next", ""); err != nil {
+						t.Errorf("the connections are not clean: %v", err)
+					}
+				})
+			}
+		}
+	}
+}
+
+var errReplayed = errors.New("replayed")
+
+// With Send record and receipt are stored before the statements, always.
+func TestASendThatEndsTheTransactionIsNeverToldAsWhatItIsNot(t *testing.T) { // P4, P5
 	pool := openPool(t, database(t))
 	s := newSeal(t)
 	f := guard(t, pool, s.config())
 	h := s.holder("r", "a", 1)
-	put := func(op string, end string) error {
-		_, err := f.Apply(t.Context(), h, op, []byte("v"), func(ctx context.Context, tx pgx.Tx) error {
-			if end != "" {
-				_, _ = tx.Exec(ctx, end) // an effect that ignores what it was told
-			}
-			return nil
-		})
-		return err
-	}
-	for _, end := range []string{"rollback", "SELECT 1 / 0", "rollback; begin", "commit"} {
-		for n := range 2 { // what is remembered is dropped by the first
-			if n == 1 && end == "commit" {
-				break // it has a receipt: the effect has committed it
-			}
-			if err := put("op-"+end, end); err == nil || errors.Is(err, lastword.ErrUnknownOutcome) {
-				t.Errorf("%s: %v", end, err)
-			}
+	outside := pgxfence.Statement{SQL: "INSERT INTO doc VALUES ('outside', '')"}
+	for _, end := range []string{"rollback", "commit"} {
+		_, err := f.Send(t.Context(), h, "op-"+end, []byte("v"), pgxfence.Statement{SQL: end}, outside)
+		if err == nil || errors.Is(err, lastword.ErrUnknownOutcome) != (end == "commit") {
+			t.Errorf("%s: %v", end, err)
 		}
-		// The effect itself has committed what was stored before it; nothing else has.
-		if n := count(t, pool, `SELECT count(*) FROM lastword.receipt WHERE operation = $1`, "op-"+end); n != 0 && end != "commit" {
-			t.Errorf("%s: %d receipts", end, n)
+		if n := count(t, pool, `SELECT count(*) FROM doc`); n != 0 {
+			t.Errorf("%s: what came after it was committed without a fence", end)
 		}
-		if err := put("good after "+end, ""); err != nil && end != "commit" {
-			t.Errorf("after %s: %v", end, err)
+		r, err := f.Send(t.Context(), h, "op-"+end, []byte("v"))
+		if err != nil || (r.Verdict == lastword.Replayed) != (end == "commit") {
+			t.Errorf("%s: again: %s, %v", end, r.Verdict, err)
 		}
-	}
-	_, err := f.Send(t.Context(), h, "send", []byte("v"), pgxfence.Statement{SQL: "rollback"}, pgxfence.Statement{SQL: "INSERT INTO doc VALUES ('outside', '')"})
-	if err == nil || errors.Is(err, lastword.ErrUnknownOutcome) {
-		t.Errorf("a Send that ends the transaction: %v", err)
 	}
 }

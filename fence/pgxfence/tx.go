@@ -2,6 +2,7 @@ package pgxfence
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -30,7 +31,12 @@ type Tx struct {
 	guess  *fencesql.Seen // what is remembered of the record; nil: it is to be locked
 	waits  *fencesql.Step
 	stored *fencesql.Seen
+	early  string // the transaction, if the receipt was stored before the effect
+	opened bool   // the effect may have begun
 }
+
+// effective reports whether an effect may have been run.
+func (t *Tx) effective() bool { return t.opened && (t.guess == nil || t.stored != nil) }
 
 func (p *Place) begin(c *pgx.Conn) *Tx {
 	tx := &Tx{place: p, conn: c}
@@ -103,11 +109,11 @@ func (t *Tx) storeFirst(ctx context.Context, key fence.Key, old, next fence.Reco
 	}
 	b := &pgx.Batch{}
 	b.BeginTx(t.options())
-	b.Queue(step.Query, step.Args...)
+	b.Queue(step.Query+fencesql.AndXact, step.Args...)
 	results := t.conn.SendBatch(ctx, b)
 	t.sql = results.Tx()
 	if _, err = results.Exec(); err == nil {
-		_, err = results.Exec()
+		err = results.QueryRow().Scan(nil, &t.early)
 	}
 	if closed := results.Close(); err == nil {
 		err = closed
@@ -123,7 +129,15 @@ func (t *Tx) StoresEarly() bool { return t.conn != nil && t.guess != nil && t.sq
 
 // StoreResult is [fence.Early]'s.
 func (t *Tx) StoreResult(ctx context.Context, key fence.Key, operation string, result []byte) error {
-	return fencesql.StoreResult(ctx, t.tables, key, operation, result)
+	err := fencesql.StoreResult(ctx, t.tables, key, operation, result)
+	if errors.Is(err, fencesql.ErrChanged) { // or the effect has rolled back what was stored
+		same := fencesql.SameStep(key)
+		_, ended := t.sql.Exec(ctx, same.Query, same.Args...)
+		if ended = fencesql.SameError(ended); errors.Is(ended, fencesql.ErrElsewhere) {
+			return t.place.fail("store", key, ended)
+		}
+	}
+	return err
 }
 
 // Receipt reads the receipt of an operation.
@@ -161,7 +175,7 @@ func (t *Tx) commit(ctx context.Context, key fence.Key) (where, error) {
 		b.Queue(same.Query, same.Args...)
 	}
 	b.Queue("commit")
-	return committed(t.conn.SendBatch(ctx, b), b.Len()-1, t.guess != nil)
+	return committed(t.conn.SendBatch(ctx, b), b.Len()-1, t.guess != nil, nil)
 }
 
 // wire is the connection of a transaction of the place's own, for the tables.

@@ -113,7 +113,9 @@ func (f *Fence) Gate() *fence.Gate { return f.gate }
 // A refusal is a *lastword.Error with the verdict as its code; nothing ran.
 // [lastword.ErrUnknownOutcome] means that the fate of the COMMIT could not be learnt:
 // settle it with Lookup, or by calling Apply again with the same operation and
-// payload. Every other error means that certainly nothing was written.
+// payload. It also tells of an effect that has ended the transaction by itself; what that
+// has executed may be there without a receipt, so Lookup comes first then. Every other
+// error means that certainly nothing was written.
 func (f *Fence) Apply(ctx context.Context, h lastword.Holder, operation string, payload []byte,
 	effect func(ctx context.Context, tx *sql.Tx) error,
 ) (lastword.Receipt, error) {

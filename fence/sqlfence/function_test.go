@@ -339,11 +339,43 @@ GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lastword TO worker`)
 		t.Errorf("the document is %s", got)
 	}
 	p.refused(`UPDATE doc SET body = 'x' WHERE id = 'a'`)
+	// Each refusal has left its evidence, in a transaction of its own (R16b).
+	in, err := p.fence.Inspect(t.Context(), "doc/a")
+	if r := in.Refusals; err != nil || len(r) != 3 || r[lastword.Conflict] != 1 || r[lastword.StaleOwner] != 1 || r[lastword.OutOfOrder] != 1 {
+		t.Errorf("counted %v, %v", r, err)
+	}
+	if q := in.Quarantine; len(q) != 1 || q[0].Claimant != "python" || string(q[0].Quarantine.Content) != "other" || q[0].Quarantine.Operation != "op-1" {
+		t.Errorf("in quarantine: %+v", q)
+	}
 	// Go reads what Python wrote, and goes on behind it.
 	if r, found, err := p.fence.Lookup(t.Context(), "doc/a", "op-5"); err != nil || !found || r.Seq != 2 || r.AppliedAt.IsZero() {
 		t.Errorf("looked up: %+v, %v, %v", r, found, err)
 	}
 	p.mustThrough("doc/a", 43, `UPDATE doc SET body = 'go' WHERE id = 'a'`)
+}
+
+// In PL/pgSQL, as psql runs it from a script, the sub-block is what is rolled back.
+func TestPsqlCountsARefusal(t *testing.T) { // R16b
+	p := pgProtect(t, pgDocuments, whole)
+	mustExec(t, p.db, `SELECT lastword.apply('test', 'doc/a', 'o', 42, 'l', '', '', 1, 'op', '`+lastword.DigestOf(nil).String()+`', status_mode => 'fence-only')`)
+	page, err := os.ReadFile("../../docs/protect.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, script, _ := strings.Cut(string(page), "```sql\nDO ")
+	script, _, _ = strings.Cut(script, "```")
+	script = strings.NewReplacer("'prod'", "'test'", "'lease-…'", "'lease'", "'sha256:…'", "'"+lastword.DigestOf([]byte("new")).String()+"'").Replace("DO " + script)
+	cmd := exec.CommandContext(t.Context(), "psql", "-X", "-v", "ON_ERROR_STOP=1", p.dsn)
+	cmd.Stdin = strings.NewReader(script)
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "lastword: STALE_OWNER: doc/a") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if got := dump(t, p.db, `SELECT resource, verdict, times, last_claimant, last_fence FROM lastword.refusal`); got != "[\"doc/a\" \"STALE_OWNER\" '\\x01' \"worker-7\" ')']\n" {
+		t.Errorf("counted: %s", got)
+	}
+	if got := dump(t, p.db, `SELECT body FROM doc WHERE id = 'a'`); got != "[\"old\"]\n" {
+		t.Errorf("the document is %s", got)
+	}
 }
 
 // A worker that forgets to look cannot commit: psql goes on after an error, and COMMIT

@@ -83,6 +83,7 @@ func (p *protection) set(any bool, version int64) {
 // as it should be, on PostgreSQL within a second, and a connection to SQLite that does
 // not enforce foreign keys.
 func (t *Tx) Pass(ctx context.Context, key fence.Key) error {
+	t.opened = true
 	if !t.place.lite() {
 		if err := t.lookAtTriggers(ctx); err != nil {
 			return t.place.fail("pass", key, err)
@@ -397,16 +398,20 @@ type Refused struct {
 	Domain           string
 	Verdict          lastword.Verdict
 	Times, Resources uint64
+	// Estimated says that some, drawn by chance, stand for others: of what bypasses the
+	// fence PostgreSQL keeps the first 10,000 and then one of a hundred. Few writes of one
+	// resource may be missing then.
+	Estimated bool
 }
 
 // Refusals adds up what was counted, for a decision about a roll-out (R18): a verdict in
 // SHADOW(…) passed, and will not any more.
 func (p *Place) Refusals(ctx context.Context) (all []Refused, err error) {
-	query := `SELECT domain, verdict, sum(times), count(*) FROM lastword_refusal GROUP BY 1, 2 ORDER BY 1, 2`
+	query := `SELECT domain, verdict, sum(times), count(*), FALSE FROM lastword_refusal GROUP BY 1, 2 ORDER BY 1, 2`
 	if !p.lite() {
-		query = `SELECT domain, verdict, sum(times)::bigint, count(DISTINCT resource) FROM (
-	SELECT domain, verdict, resource, times FROM lastword.refusal
-	UNION ALL SELECT domain, 'SHADOW(' || verdict || ')', resource, weight FROM lastword.bypass) AS r GROUP BY 1, 2 ORDER BY 1, 2`
+		query = `SELECT domain, verdict, sum(times)::bigint, count(DISTINCT resource), bool_or(estimated) FROM (
+	SELECT domain, verdict, resource, times, FALSE AS estimated FROM lastword.refusal
+	UNION ALL SELECT domain, 'SHADOW(' || verdict || ')', resource, weight, weight > 1 FROM lastword.bypass) AS r GROUP BY 1, 2 ORDER BY 1, 2`
 	}
 	err = p.reading(ctx, "status", fence.Key{}, func(ctx context.Context, c fencesql.Conn) error {
 		all = nil
@@ -418,7 +423,7 @@ func (p *Place) Refusals(ctx context.Context) (all []Refused, err error) {
 		for rows.Next() {
 			var r Refused
 			var times, resources int64
-			if err := rows.Scan(&r.Domain, &r.Verdict, &times, &resources); err != nil {
+			if err := rows.Scan(&r.Domain, &r.Verdict, &times, &resources, &r.Estimated); err != nil {
 				return err
 			}
 			r.Times, r.Resources = uint64(times), uint64(resources)

@@ -91,7 +91,7 @@ func (p *Place) prepare(ctx context.Context) error {
 	p.stmts = map[string]*sql.Stmt{}
 	hot := p.engine.Hot()
 	if p.lite() {
-		hot = append(hot, sqlPass, sqlClosePass)
+		hot = append(hot, sqlPass, sqlClosePass, sqlMark, sqlMarked)
 	}
 	for _, text := range hot {
 		err := sqldb.Backoff{}.Retry(ctx, p.engine, func(ctx context.Context) error {

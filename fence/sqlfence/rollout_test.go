@@ -168,3 +168,46 @@ func TestX37FromShadowToEnforceInMidTraffic(t *testing.T) {
 		t.Errorf("the database counted %d, the writers were told of %d", times, counted.Load())
 	}
 }
+
+// R18: of very many writes past the fence one of a hundred is kept, and what is counted is
+// said to be an estimate then. Writers that take turns are both seen.
+func TestACountOfWhatBypassesSaysWhenItIsAnEstimate(t *testing.T) {
+	shadow := whole
+	shadow.Shadow = true
+	p := pgProtect(t, pgDocuments, shadow)
+	const turns = 2000 // that none of them is kept has a chance of 2e-9
+	write := func(n int) {
+		p.admitted(fmt.Sprintf(`DO $$ BEGIN FOR i IN 1..%d LOOP UPDATE doc SET body = i::text WHERE id = 'a'; UPDATE doc SET body = i::text WHERE id = 'b'; END LOOP; END $$`, n))
+	}
+	estimated := func() (whole, one bool) {
+		counts, err := p.fence.Place().Refusals(t.Context())
+		if err != nil || len(counts) != 1 || counts[0].Verdict != lastword.FenceRequired.Shadow() || counts[0].Times == 0 {
+			t.Fatalf("%+v, %v", counts, err)
+		}
+		in, err := p.fence.Inspect(t.Context(), "doc/a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return counts[0].Estimated, in.Estimated
+	}
+	write(5)
+	if whole, one := estimated(); whole || one || count(t, p.db, `SELECT sum(weight) FROM lastword.bypass`) != 10 {
+		t.Errorf("few writes: estimated %v %v, %s", whole, one, p.evidence("doc/a"))
+	}
+	mustExec(t, p.db, `SELECT setval('lastword.bypass_number_seq', 10000)`)
+	write(turns)
+	if whole, one := estimated(); !whole || !one {
+		t.Errorf("many writes: estimated %v %v", whole, one)
+	}
+	for _, r := range []string{"doc/a", "doc/b"} {
+		n := count(t, p.db, `SELECT count(*) FROM lastword.bypass WHERE weight = 100 AND resource = '`+r+`'`)
+		if n == 0 || n > turns/20 {
+			t.Errorf("%d of %d writes of %s were kept", n, turns, r)
+		}
+	}
+	mustExec(t, p.db, `TRUNCATE lastword.bypass RESTART IDENTITY`)
+	write(1)
+	if whole, one := estimated(); whole || one {
+		t.Errorf("counted anew: estimated %v %v", whole, one)
+	}
+}

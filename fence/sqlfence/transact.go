@@ -1,6 +1,7 @@
 package sqlfence
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -67,6 +68,28 @@ func (p *Place) Note(ctx context.Context, key fence.Key, e fence.Evidence) error
 // attempt is one run. Its errors are fn's, unchanged, or explained. stored reports that
 // a guess was good enough, whatever became of the transaction after that.
 func (p *Place) attempt(ctx context.Context, key fence.Key, guess *fencesql.Seen, fn func(ctx context.Context, tx *Tx) error) (stored bool, err error) {
+	var tx *Tx
+	stored, err = p.run(ctx, key, guess, func(ctx context.Context, t *Tx) error {
+		tx = t
+		err := fn(ctx, t)
+		if err != nil {
+			t.gone = t.effective() && t.lost(ctx)
+		}
+		return err
+	})
+	if err == nil || tx == nil || !tx.effective() || fencesql.Open(err) {
+		return stored, err
+	}
+	switch {
+	case !p.lite():
+		err = fencesql.Ended(ctx, fencesql.Plain{Querier: p.db}, cmp.Or(tx.early, fencesql.Xact(tx.tables)), tx.early != "", key, err)
+	case tx.gone:
+		err = fencesql.EndedLite(ctx, key, err)
+	}
+	return stored, err
+}
+
+func (p *Place) run(ctx context.Context, key fence.Key, guess *fencesql.Seen, fn func(ctx context.Context, tx *Tx) error) (stored bool, err error) {
 	conn, err := p.db.Conn(ctx)
 	if err != nil {
 		return true, p.fail("begin", key, err)
@@ -94,6 +117,9 @@ func (p *Place) attempt(ctx context.Context, key fence.Key, guess *fencesql.Seen
 	tx := p.tx(sqlTx, false)
 	tx.guess = guess
 	if err := fencesql.Lock(ctx, tx.tables); err != nil {
+		return false, p.fail("begin", key, err)
+	}
+	if err := tx.mark(ctx); err != nil {
 		return false, p.fail("begin", key, err)
 	}
 	if !detach() && ctx.Err() != nil {

@@ -3,6 +3,8 @@ package sqlfence
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"strings"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence"
@@ -32,6 +34,52 @@ type Tx struct {
 	// guess is what is remembered of the record, on PostgreSQL; nil: it is to be locked.
 	guess  *fencesql.Seen
 	stored *fencesql.Seen
+	// early is the transaction, on PostgreSQL, if the receipt was stored before the effect.
+	early string
+	// opened: the effect may have begun. marked: the savepoint is set by which a
+	// transaction on SQLite is known again. gone: it was not there any more.
+	opened, marked, gone bool
+}
+
+// effective reports whether an effect may have been run.
+func (t *Tx) effective() bool { return t.opened && !t.guessing() }
+
+// A transaction of SQLite has no number. It has ended, and may be another one by now, when
+// a savepoint from its beginning is gone.
+const (
+	sqlMark   = `SAVEPOINT lastword`
+	sqlMarked = `RELEASE lastword`
+)
+
+func (t *Tx) mark(ctx context.Context) error {
+	if !t.place.lite() {
+		return nil
+	}
+	_, err := t.place.conn(t.sql).Exec(t.place.engine.Calm(ctx), sqlMark)
+	t.marked = err == nil
+	return err
+}
+
+// same refuses to go on in another transaction than the one that was begun.
+func (t *Tx) same(ctx context.Context) error {
+	if !t.marked {
+		return nil
+	}
+	_, err := t.place.conn(t.sql).Exec(t.place.engine.Calm(ctx), sqlMarked)
+	if err != nil && strings.Contains(err.Error(), "no such savepoint") {
+		return errors.Join(fencesql.ErrElsewhere, err)
+	}
+	t.marked = err != nil
+	return err
+}
+
+// lost reports whether a transaction on SQLite that has failed had ended before.
+func (t *Tx) lost(ctx context.Context) bool {
+	if !t.place.lite() {
+		return false
+	}
+	err := t.same(ctx)
+	return errors.Is(err, fencesql.ErrElsewhere) || errors.Is(err, sql.ErrTxDone)
 }
 
 // guessing reports whether the record is only remembered yet.
@@ -57,19 +105,21 @@ func (t *Tx) Receipt(ctx context.Context, key fence.Key, operation string) (last
 // operation.
 func (t *Tx) Store(ctx context.Context, key fence.Key, old, next fence.Record, receipt *lastword.Receipt) error {
 	if t.place.lite() || t.theirs {
+		if err := t.same(ctx); err != nil {
+			return t.place.fail("store", key, err)
+		}
 		return t.tables.Store(ctx, key, old, next, receipt)
 	}
 	var step fencesql.Step
 	var err error
 	if t.guessing() {
-		step, err = fencesql.StepFrom(*t.guess, key, old, next, receipt)
-	} else {
-		step, err = fencesql.StepOf(t.tables, key, old, next, receipt)
-	}
-	if err == nil {
+		if step, err = fencesql.StepFrom(*t.guess, key, old, next, receipt); err == nil {
+			err = t.sql.QueryRowContext(ctx, step.Query+fencesql.AndXact, step.Args...).Scan(new(any), &t.early)
+		}
+	} else if step, err = fencesql.StepOf(t.tables, key, old, next, receipt); err == nil {
 		_, err = t.sql.ExecContext(ctx, step.Query, step.Args...)
-		err = fencesql.StoreError(err)
 	}
+	err = fencesql.StoreError(err)
 	if err == nil {
 		t.stored = step.After
 	}
@@ -92,7 +142,13 @@ func (t *Tx) StoresEarly() bool { return t.guessing() }
 
 // StoreResult is [fence.Early]'s.
 func (t *Tx) StoreResult(ctx context.Context, key fence.Key, operation string, result []byte) error {
-	return fencesql.StoreResult(ctx, t.tables, key, operation, result)
+	err := fencesql.StoreResult(ctx, t.tables, key, operation, result)
+	if errors.Is(err, fencesql.ErrChanged) { // or the effect has rolled back what was stored
+		if ended := t.stillOpen(ctx, key); errors.Is(ended, fencesql.ErrElsewhere) {
+			return t.place.fail("store", key, ended)
+		}
+	}
+	return err
 }
 
 // SQL is the transaction for business statements. Leave COMMIT and ROLLBACK alone.

@@ -50,7 +50,7 @@ func Explain(engine Engine, op string, err error) error {
 	}
 	switch {
 	case errors.Is(err, ErrElsewhere):
-		e.Code, e.Message = lastword.CodeInternal, "the transaction was rolled back before the write was recorded; what was executed after that is not fenced"
+		e.Code, e.Message = lastword.CodeInternal, "the transaction had ended before the write was recorded: nothing of the write was stored, and what was executed after that is not fenced"
 		e.Hint = "let the effect return the error of every statement, and not end the transaction"
 		return e
 	case errors.Is(err, ErrChanged):

@@ -41,6 +41,9 @@ func Inspect(ctx context.Context, e Engine, c Conn, key fence.Key) (found fence.
 		found.Refusals[lastword.Verdict(verdict)] += uint64(times)
 		return err
 	}, e.text().Refusals, key.Domain, string(key.Resource))
+	if _, ok := e.(PostgreSQL); err == nil && ok {
+		err = c.Row(ctx, postgresEstimated, key.Domain).Scan(&found.Estimated)
+	}
 	if err != nil {
 		return found, err
 	}

@@ -21,18 +21,20 @@ const postgresRank = `CREATE FUNCTION lastword.rank(mode text) RETURNS int LANGU
 	SELECT CASE mode WHEN 'fence-only' THEN 0 WHEN 'proof' THEN 1 WHEN 'query' THEN 2 ELSE -1 END
 $$`
 
-// postgresRefuse ends a call with a verdict.
-const postgresRefuse = `CREATE FUNCTION lastword.refuse(verdict text, why text, resource text, stored bigint, receipt lastword.receipt) RETURNS void LANGUAGE plpgsql AS $$
+// postgresRefuse ends a call with a verdict. attempt is what has to be told to
+// lastword.refused after the roll-back; numbers are text, since not every language has
+// integers of 64 bits in its JSON.
+const postgresRefuse = `CREATE FUNCTION lastword.refuse(verdict text, why text, domain text, resource text, stored bigint, receipt lastword.receipt, attempt jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	RAISE EXCEPTION 'lastword: %', verdict || CASE WHEN why = '' THEN '' ELSE ' (' || why || ')' END || ': ' || resource USING
 		ERRCODE = CASE verdict WHEN 'REPLAYED' THEN 'LW100' WHEN 'CONFLICT' THEN 'LW101' WHEN 'STALE_OWNER' THEN 'LW102'
 			WHEN 'RECEIPT_EXPIRED' THEN 'LW103' WHEN 'OUT_OF_ORDER' THEN 'LW104' WHEN 'ROOT_MISMATCH' THEN 'LW105'
 			WHEN 'FENCE_REGRESSION' THEN 'LW106' WHEN 'FENCE_JUMP' THEN 'LW107' WHEN 'UNVERIFIED' THEN 'LW108' WHEN 'STATUS_UNAVAILABLE' THEN 'LW109' END,
-		DETAIL = jsonb_build_object('verdict', verdict, 'why', why, 'resource', resource, 'fence', stored::text,
+		DETAIL = jsonb_build_object('verdict', verdict, 'why', why, 'domain', domain, 'resource', resource, 'fence', stored::text, 'attempt', attempt,
 			'receipt', CASE WHEN receipt IS NOT NULL AND receipt.operation IS NOT NULL THEN to_jsonb(receipt) END)::text,
 		HINT = CASE verdict WHEN 'REPLAYED' THEN 'It had its effect before: roll back, there is nothing left to do.'
 			WHEN 'STATUS_UNAVAILABLE' THEN 'The record wants to hear of the authority: say what it has answered, or make a new record with status_mode => ''fence-only''.'
-			ELSE 'Roll back. Nothing was changed.' END;
+			ELSE 'Roll back, and hand the detail to lastword.refused. Nothing was changed.' END;
 END $$`
 
 // in SQL the words of the protocol are the names of parameters, so that a caller names
@@ -47,7 +49,7 @@ const postgresArguments = `domain text, resource text, owner text, fence bigint,
 
 // postgresDecide is core.Admit, and core.Advance where registers is set, and the step
 // that follows. After STALE_OWNER the caller may ask the authority whether it is behind.
-const postgresDecide = `CREATE FUNCTION lastword.decide(registers boolean, ` + postgresArguments + `,
+const postgresDecide = `CREATE OR REPLACE FUNCTION lastword.decide(registers boolean, ` + postgresArguments + `,
 	OUT verdict text, OUT number bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
@@ -183,7 +185,8 @@ BEGIN
 	IF verdict <> 'APPLIED' THEN
 		number := NULL;
 		IF NOT shadow OR again OR verdict = 'REPLAYED' THEN
-			PERFORM lastword.refuse(verdict, why, resource, rec.fence, receipt);
+			PERFORM lastword.refuse(verdict, why, domain, resource, rec.fence, receipt, jsonb_build_object('owner', owner,
+				'fence', fence::text, 'lease_id', lease_id, 'operation', operation, 'seq', seq::text, 'payload', payload));
 		END IF;
 		INSERT INTO lastword.pass AS p (domain, resource, xact) VALUES (domain, resource, pg_current_xact_id())
 		ON CONFLICT ON CONSTRAINT pass_pkey DO UPDATE SET xact = excluded.xact;
@@ -232,7 +235,7 @@ BEGIN
 END $$`
 
 // postgresApply and postgresAdvance are what is called.
-const postgresApply = `CREATE FUNCTION lastword.apply(` + postgresArguments + `, OUT verdict text, OUT number bigint) LANGUAGE plpgsql AS $$
+const postgresApply = `CREATE OR REPLACE FUNCTION lastword.apply(` + postgresArguments + `, OUT verdict text, OUT number bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
 	IF coalesce(operation, '') = '' OR payload IS NULL OR payload !~ '^sha256:[0-9a-f]{64}$' OR coalesce(owner, '') = '' THEN
@@ -243,7 +246,7 @@ BEGIN
 		bundle_sequence, min_epoch, policy_generation, min_policy_generation, caller, result) d;
 END $$`
 
-const postgresAdvance = `CREATE FUNCTION lastword.advance(domain text, resource text, owner text, fence bigint, lease_id text, grant_digest text, root text,
+const postgresAdvance = `CREATE OR REPLACE FUNCTION lastword.advance(domain text, resource text, owner text, fence bigint, lease_id text, grant_digest text, root text,
 	policy text DEFAULT '', status_mode text DEFAULT '', step bigint DEFAULT 0, imported boolean DEFAULT FALSE,
 	heard_mode text DEFAULT 'fence-only', heard_state text DEFAULT '', next_fence bigint DEFAULT 0, after_look boolean DEFAULT FALSE,
 	heard_epoch bigint DEFAULT 0, heard_revision bigint DEFAULT 0,
@@ -254,5 +257,6 @@ RETURNS text LANGUAGE sql AS $$
 		bundle_sequence, min_epoch, policy_generation, min_policy_generation) d
 $$`
 
-// Nobody may call them to whom it was not granted.
-const postgresRevoke = `REVOKE ALL ON FUNCTION lastword.apply, lastword.advance, lastword.decide, lastword.refuse FROM PUBLIC`
+// Nobody may call them to whom it was not granted: the right to make a pass, or to end a
+// roll-out, is not the business writer's.
+const postgresRevoke = `REVOKE ALL ON FUNCTION lastword.apply, lastword.advance, lastword.decide, lastword.refused, lastword.bypassed FROM PUBLIC`

@@ -16,9 +16,21 @@ var postgresSchema = sqldb.Schema{
 	is_open smallint NOT NULL CHECK (is_open IN (0, 1)),
 	since text COLLATE "C" NOT NULL -- for people
 )`,
-		// What becomes of a row without a pass. It runs as whoever made the table's
-		// triggers, so that the writer needs no right on the tables of the fence.
-		`CREATE FUNCTION lastword.bypassed(in_domain text, in_resource text, in_prefix text, in_relation text, in_event text) RETURNS void
+		postgresIssued, postgresRank,
+	}, {
+		// A function has no rows to keep: the last step makes those anew that decide, and
+		// no earlier one makes any. What was granted on them stays.
+		`DROP FUNCTION IF EXISTS lastword.refuse(text, text, text, bigint, lastword.receipt)`,
+		postgresRefuse, postgresDecide, postgresApply, postgresAdvance, postgresRefused, postgresBypassed, postgresRevoke,
+	}},
+}
+
+// postgresBypassed is what becomes of a row without a pass. It runs as whoever made the
+// table's triggers, so that the writer needs no right on the tables of the fence.
+//
+// After so many rows one of a hundred stands for all, drawn by chance: by their numbers,
+// writers that take turns would be left out, or nobody else be seen.
+const postgresBypassed = `CREATE OR REPLACE FUNCTION lastword.bypassed(in_domain text, in_resource text, in_prefix text, in_relation text, in_event text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n bigint;
@@ -29,13 +41,8 @@ BEGIN
 			HINT = 'Write through the fence, in the transaction that it has admitted, under a lease on the resource of the row.';
 	END IF;
 	n := nextval('lastword.bypass_number_seq');
-	IF n <= 10000 OR n % 100 = 0 THEN -- after that one of a hundred stands for all
+	IF n <= 10000 OR random() < 0.01 THEN
 		INSERT INTO lastword.bypass (number, domain, resource, relation, event, weight) OVERRIDING SYSTEM VALUE
 		VALUES (n, in_domain, coalesce(in_resource, ''), in_relation, in_event, CASE WHEN n <= 10000 THEN 1 ELSE 100 END);
 	END IF;
-END $$`,
-		// The right to make a pass or to end a roll-out is not the business writer's.
-		`REVOKE ALL ON FUNCTION lastword.bypassed(text, text, text, text, text) FROM PUBLIC`,
-		postgresIssued, postgresRank, postgresRefuse, postgresDecide, postgresApply, postgresAdvance, postgresRevoke,
-	}},
-}
+END $$`

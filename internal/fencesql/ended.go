@@ -1,0 +1,74 @@
+package fencesql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/fence"
+	"github.com/lastword/lastword/internal/sqldb"
+)
+
+// endedGrace bounds the question what became of a transaction that has failed.
+const endedGrace = time.Second
+
+// postgresFate is what became of a transaction: in progress, committed, aborted, or NULL.
+const postgresFate = `SELECT coalesce(pg_xact_status($1::text::xid8), '')`
+
+// AndXact is appended to the text of a [Step] whose record nobody has read: it tells which
+// transaction has stored it.
+const AndXact = `, pg_current_xact_id()::text`
+
+// Ended is the error of a write on PostgreSQL that has failed with err since its effect
+// began, once its transaction is over. Whoever may execute statements in a transaction may
+// also end it, and then it is not rolled back any more: the server is asked what became of
+// it. What the effect has committed by itself is never told as "nothing was changed" (P5).
+// xact is the transaction; recorded says that the receipt was stored in it before the effect.
+func Ended(ctx context.Context, c Conn, xact string, recorded bool, key fence.Key, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endedGrace)
+	defer cancel()
+	var fate string
+	asked := c.Row(ctx, postgresFate, xact).Scan(&fate)
+	switch {
+	case fate == "committed" && recorded:
+		return &lastword.Error{Code: lastword.CodeMutationUnknown, Op: "effect", Resource: key.Resource, Err: err,
+			Message: "the effect has ended its transaction by itself, and has committed it with its receipt",
+			Hint:    "look the operation up, or apply it again with the same operation id: it is not run again"}
+	case fate == "committed":
+		return Unrecorded(key, "is", err)
+	case (asked != nil || fate != "aborted") && left(err):
+		return Unrecorded(key, "may be", err)
+	}
+	return err
+}
+
+// Xact is the transaction in which t has read a record on PostgreSQL, "" if in none.
+func Xact(t *Tx) string { return t.xact }
+
+// EndedLite is [Ended] on SQLite, for a transaction of which is known that it had ended
+// before the effect came back: by the engine, which rolls back by itself for the errors
+// below (the last one with OR ROLLBACK and RAISE (ROLLBACK)), or by the effect, of which
+// nothing tells what it has done.
+func EndedLite(ctx context.Context, key fence.Key, err error) error {
+	switch (sqldb.SQLite{}).Class(err) {
+	case sqldb.Busy, sqldb.Full, sqldb.IO, sqldb.Interrupted, sqldb.NotADatabase, sqldb.Constraint:
+		return err
+	}
+	if ctx.Err() != nil { // as does a statement that was interrupted
+		return err
+	}
+	return Unrecorded(key, "may be", err)
+}
+
+// Unrecorded is the error of a write of which something is, or may be, committed without
+// a receipt.
+func Unrecorded(key fence.Key, is string, err error) error {
+	return &lastword.Error{Code: lastword.CodeMutationUnknown, Op: "effect", Resource: key.Resource, Err: err,
+		Message: "the effect has ended its transaction by itself; what it had executed " + is + " committed, without a receipt",
+		Hint:    "look the operation up; without a receipt reconcile the business data before it is applied again, and let the effect not end the transaction"}
+}
+
+// left reports whether err says that the transaction had ended already.
+func left(err error) bool { return errors.Is(err, ErrElsewhere) || errors.Is(err, sql.ErrTxDone) }
