@@ -40,7 +40,7 @@ func (t *Tx) guessing() bool { return t.guess != nil && t.stored == nil }
 // Load reads the record under its lock, or takes what is remembered of it.
 func (t *Tx) Load(ctx context.Context, key fence.Key, operation string) (fence.Record, fence.Known, error) {
 	if t.guessing() {
-		return t.guess.Record, fence.Known{}, nil
+		return t.guess.Record, t.guess.Known(operation), nil
 	}
 	return t.tables.Load(ctx, key, operation)
 }

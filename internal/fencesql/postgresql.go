@@ -177,6 +177,13 @@ type Seen struct {
 	pruned uint64
 }
 
+// Known is what is remembered of an operation: that it has a receipt or a tombstone only
+// the database can tell, and the write that is decided on this asks for it. What the
+// watermark says goes with the record (R19).
+func (s Seen) Known(operation string) fence.Known {
+	return fence.Known{Tombstone: fence.Pruned(operation, s.pruned)}
+}
+
 // StepOf is [Tx.Store] as a statement to send.
 func StepOf(t *Tx, key fence.Key, old, next fence.Record, receipt *lastword.Receipt) (Step, error) {
 	return stepOf(t.xact, t.pruned, change{key: key, old: old, next: next, receipt: receipt})
