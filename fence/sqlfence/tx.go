@@ -57,7 +57,9 @@ func (t *Tx) Receipt(ctx context.Context, key fence.Key, operation string) (last
 // operation.
 func (t *Tx) Store(ctx context.Context, key fence.Key, old, next fence.Record, receipt *lastword.Receipt) error {
 	if t.place.lite() || t.theirs {
-		return t.tables.Store(ctx, key, old, next, receipt)
+		err := t.tables.Store(ctx, key, old, next, receipt)
+		t.stored = fencesql.Stored(t.tables)
+		return err
 	}
 	var step fencesql.Step
 	var err error
@@ -102,7 +104,11 @@ func (t *Tx) SQL() *sql.Tx { return t.sql }
 func (p *Place) Join(tx *sql.Tx) *Tx { return p.tx(tx, true) }
 
 func (p *Place) tx(tx *sql.Tx, theirs bool) *Tx {
-	return &Tx{tables: fencesql.NewTx(p.engine, p.conn(tx), theirs, p.memory), place: p, sql: tx, theirs: theirs}
+	t := &Tx{tables: fencesql.NewTx(p.engine, p.conn(tx), theirs, p.memory), place: p, sql: tx, theirs: theirs}
+	if p.lite() {
+		fencesql.Remember(t.tables, &p.seen)
+	}
+	return t
 }
 
 // conn is a transaction in which the statements of every write are prepared.

@@ -173,8 +173,9 @@ type Step struct {
 
 // Seen is a record, and what stands beside it, as they were committed at some moment.
 type Seen struct {
-	Record fence.Record
-	pruned uint64
+	Record  fence.Record
+	pruned  uint64
+	columns []any // on SQLite, as a statement takes them
 }
 
 // Known is what is remembered of an operation: that it has a receipt or a tombstone only
