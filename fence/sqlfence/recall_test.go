@@ -16,12 +16,12 @@ import (
 func TestWhatIsRememberedIsComparedAsAWhole(t *testing.T) { // R15
 	digest := lastword.DigestOf([]byte("x")).String()
 	changes := map[string]string{
-		"a receipt":           `INSERT INTO lastword_receipt SELECT domain, resource, 'op', last_payload, fence, 9, lease_id, '', '', '', '', x'', '2026-01-01T00:00:00.000000Z' FROM lastword_fence WHERE resource = 'r'`,
+		"a receipt":           `INSERT INTO lastword_receipt SELECT domain, resource, 'op', last_payload, fence, 9, lease_id, '', '', '', '', x'', '2026-01-01T00:00:00.000000Z' FROM lastword_fence WHERE domain = 'test' AND resource = 'r'`,
 		"a tombstone":         `INSERT INTO lastword_tombstone VALUES ('test', 'r', '` + lastword.DigestOf([]byte("op")).String() + `', '')`,
 		"a restore":           `INSERT INTO lastword_restored VALUES ('test', 5)`,
 		"a roll-out":          `INSERT INTO lastword_rollout VALUES ('test', '', 1, '')`,
 		"nothing":             ``,
-		"another's receipt":   `INSERT INTO lastword_receipt SELECT domain, 's', 'op', '', 1, 1, '', '', '', '', '', x'', '' FROM lastword_fence WHERE resource = 'r'`,
+		"another's receipt":   `INSERT INTO lastword_receipt SELECT domain, 's', 'op', '', 1, 1, '', '', '', '', '', x'', '' FROM lastword_fence WHERE domain = 'test' AND resource = 'r'`,
 		"another's tombstone": `INSERT INTO lastword_tombstone VALUES ('test', 's', '` + lastword.DigestOf([]byte("op")).String() + `', '')`,
 		"another's restore":   `INSERT INTO lastword_restored VALUES ('other', 5)`,
 		"another's roll-out":  `INSERT INTO lastword_rollout VALUES ('other', '', 1, '')`,
@@ -33,7 +33,7 @@ func TestWhatIsRememberedIsComparedAsAWhole(t *testing.T) { // R15
 		"bundle_sequence": "77", "min_epoch": "1", "min_policy_generation": "1", "imported": "1", "heard_epoch": "1", "heard_revision": "7",
 		"restored": "3", "pruned": "1700000000000",
 	} {
-		changes["the column "+column] = fmt.Sprintf(`UPDATE lastword_fence SET %s = %s WHERE resource = 'r'`, column, value)
+		changes["the column "+column] = fmt.Sprintf(`UPDATE lastword_fence SET %s = %s WHERE domain = 'test' AND resource = 'r'`, column, value)
 	}
 	errLooked := errors.New("looked")
 	key := fence.Key{Domain: domain, Resource: "r"}
@@ -55,6 +55,10 @@ func TestWhatIsRememberedIsComparedAsAWhole(t *testing.T) { // R15
 		h := s.holder("r", "a", 1)
 		mustPut(t, f, h, "r", "first", "v") // from here on the place remembers the record
 		mustPut(t, f, h, "r", "second", "v")
+		for _, twin := range []string{"'other', 'r'", "'test', 's'"} { // nobody takes one for the other
+			mustExec(t, db, `INSERT INTO lastword_fence SELECT `+twin+`, fence, lease_id, grant_digest, root, last_seq, last_operation, last_payload, policy, status_mode,
+	frozen, step, bundle_sequence, min_epoch, min_policy_generation, imported, heard_epoch, heard_revision, restored, pruned FROM lastword_fence WHERE domain = 'test' AND resource = 'r'`)
+		}
 		if change != "" {
 			mustExec(t, db, change)
 		}
