@@ -33,6 +33,7 @@ type Advanced struct {
 	// which an authority runs.
 	Regression string
 	Wait       time.Duration
+	Longest    time.Duration // the longest TTL that may have been lost, which Wait outlasts
 	// What was found: the epoch of the store, and of the witness the current one and
 	// the highest one that was ever planned.
 	Store            uint32
@@ -47,6 +48,7 @@ func (p plan) told() Advanced {
 	}
 	if p.next.HoldUntil > p.next.Tick && p.regression != "" {
 		a.Wait = time.Duration(p.next.HoldUntil-p.next.Tick) * time.Duration(p.next.TickSpan)
+		a.Longest = time.Duration(p.Witness.Longest)
 	}
 	return a
 }

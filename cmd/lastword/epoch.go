@@ -113,7 +113,7 @@ func (o *advancing) evidence(ctx context.Context) error {
 
 // running asks the authority that serves the store.
 func (o *advancing) running(ctx context.Context, by string) error {
-	if len(o.request.Above) > 0 || o.request.Restored {
+	if len(o.request.Above) > 0 || o.request.Restored || o.request.LongestTTL > 0 {
 		return &lastword.Error{
 			Code: lastword.CodeUnavailable, Op: authority.ActionAdvance, Message: "the store is in use by " + by,
 			Hint: "stop it first: an authority that runs takes the next epoch only",
@@ -136,7 +136,7 @@ func (o *advancing) running(ctx context.Context, by string) error {
 func (o *advancing) stopped(ctx context.Context) error {
 	plan, err := o.PlanAdvance(ctx, o.request)
 	if err == nil {
-		err = o.confirm(ctx, question(plan))
+		err = o.confirm(ctx, question(plan)+o.unused(plan))
 	}
 	if err != nil {
 		return named(err, authority.ActionAdvance, "")
@@ -158,6 +158,19 @@ func question(p authority.Advanced) string {
 		return text + ", and leases go on"
 	}
 	return fmt.Sprintf("%s: %s; the leases in it end, and nothing is granted for %s", p.Regression, text, spanText(p.Wait))
+}
+
+// unused says that what a person knows of TTLs is not what counts.
+func (o *advancing) unused(p authority.Advanced) string {
+	given := o.request.LongestTTL
+	switch {
+	case given == 0 || given == p.Longest:
+		return ""
+	case p.Longest == 0:
+		return "; --longest-ttl counts for nothing: nothing is waited for"
+	default:
+		return "; --longest-ttl " + spanText(given) + " counts for nothing: it is known that " + spanText(p.Longest) + " is the longest"
+	}
 }
 
 func (o *advancing) told(p authority.Advanced, by string, took time.Duration) error {

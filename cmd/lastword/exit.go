@@ -187,6 +187,8 @@ func (r *remote) unreached(err error) error {
 	switch cause := e.Err.Error(); {
 	case r.secured.cert != "" && strings.Contains(cause, "tls: "), strings.Contains(cause, "authentication handshake failed"):
 		out.Hint = "do --tls-cert, --tls-ca and --authority-id fit the authority at " + r.authority + "? its log says why it refuses a certificate"
+	case strings.Contains(cause, "looked like an HTTP/1.1 header"):
+		out.Hint = "at " + r.authority + " is a server of HTTP: name the gRPC address of the authority (serve --grpc; 7420 unless told otherwise)"
 	case r.secured.cert == "" && strings.Contains(cause, "server preface"):
 		out.Hint = "the authority at " + r.authority + " may want a certificate: give --tls-cert, --tls-key, --tls-ca and --authority-id"
 	default:
