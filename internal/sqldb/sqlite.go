@@ -105,7 +105,7 @@ func names(rows *sql.Rows) (all []string, err error) {
 }
 
 func sqliteCode(err error) int {
-	coded, ok := err.(interface{ Code() int }) //nolint:errorlint // most come as the driver made them, and to unwrap costs more than to look
+	coded, ok := err.(interface{ Code() int }) // most come as the driver made them: to unwrap costs more than to look
 	if !ok && !errors.As(err, &coded) {
 		return 0
 	}
