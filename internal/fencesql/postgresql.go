@@ -34,6 +34,9 @@ const (
 	postgresPass = `INSERT INTO lastword.pass AS p (domain, resource, xact) VALUES ($1, $2, pg_current_xact_id())
 ON CONFLICT (domain, resource) DO UPDATE SET xact = excluded.xact`
 
+	postgresForget       = `UPDATE lastword.fence SET passed = NULL WHERE domain = $1 AND passed IS NOT NULL`
+	postgresForgetPasses = `DELETE FROM lastword.pass WHERE domain = $1`
+
 	// postgresLook is one statement, so all of it is of one moment.
 	postgresLook = `SELECT '', current_setting('fsync'), current_setting('synchronous_commit'), f.fence IS NOT NULL,
 	coalesce(f.fence, 0), coalesce(f.lease_id, ''), coalesce(f.grant_digest, ''), coalesce(f.root, ''),
@@ -267,9 +270,9 @@ func PassStep(key fence.Key) Step {
 
 // forget removes the numbers of transactions: in a restored server they come again.
 func (PostgreSQL) forget(ctx context.Context, t *Tx, domain string) error {
-	_, err := t.conn.Exec(ctx, `UPDATE lastword.fence SET passed = NULL WHERE domain = $1 AND passed IS NOT NULL`, domain)
+	_, err := t.conn.Exec(ctx, postgresForget, domain)
 	if err == nil {
-		_, err = t.conn.Exec(ctx, `DELETE FROM lastword.pass WHERE domain = $1`, domain)
+		_, err = t.conn.Exec(ctx, postgresForgetPasses, domain)
 	}
 	return err
 }
