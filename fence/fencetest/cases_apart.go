@@ -38,19 +38,21 @@ func lacks(it bool, what string) string {
 	return ""
 }
 
-// story is what a stranger leaves behind: a record, receipts, a tombstone, refusals,
+// story is what a stranger leaves behind: a record, receipts, tombstones, refusals,
 // something in quarantine and an act, all with the words that the case itself uses.
 func (w *world) story(r lastword.Resource) {
 	w.Helper()
 	w.authority.setCounter(r, 70)
 	a := w.tenureOf(r, "worker")
-	for i, o := range []string{"op-1", "op-2", "op-3", "op-4"} {
+	for i, o := range []string{"op-1", "op-2", "op-3", "op-4", "op-5"} {
 		w.applied(w.apply(a, uint64(i+1), o, "theirs"))(uint64(i + 1))
 	}
-	w.refused(w.apply(a, 5, "op-1", "other"))(lastword.Conflict, a.claims.Fence)
-	w.refused(w.apply(a, 5, "op-2", "another"))(lastword.Conflict, a.claims.Fence)
+	w.refused(w.apply(a, 6, "op-1", "other"))(lastword.Conflict, a.claims.Fence)
+	w.refused(w.apply(a, 6, "op-2", "another"))(lastword.Conflict, a.claims.Fence)
 	if w.subject.Prune != nil {
-		w.must(w.subject.Prune(w.ctx, w.key(r), "op-3"))
+		for _, o := range []string{"op-3", "op-5"} {
+			w.must(w.subject.Prune(w.ctx, w.key(r), o))
+		}
 		w.pruned = true
 	}
 	if w.subject.Release != nil {

@@ -64,9 +64,8 @@ func Of(text string) (all []Mutant) {
 			}
 			from, to := at+m[6], at+m[7]
 			found := text[from:to]
-			at = max(to-1, from+1)
+			at = from + 1 // there may be others in its parentheses
 			if !kind.rows && keyword.MatchString(found) {
-				at = from + 1
 				continue
 			}
 			condition := strings.Join(strings.Fields(found), " ")
