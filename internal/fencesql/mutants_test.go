@@ -54,8 +54,7 @@ func (m broken) name() string {
 // first are the cases that notice most mutants.
 var first = []string{"R15: a record that", "KF-28: what stands", "record: what was stored", "R18: of the prefixes", "R19: a watermark", "R20: a restore", "R19", "R20", "R13: the newest bundle is", "R16b", "R14a"}
 
-// equivalent are mutants that change nothing that anybody could see, and why. A key is
-// the end of a name.
+// equivalent are mutants that change nothing that anybody could see, and why.
 var equivalent = map[string]string{
 	"lastword.load: attempt = 2 #1 becomes TRUE":  "without the lock by its name a record that two make at once is made by one, and the other is repeated: the insert decides",
 	"lastword.load: is_there #1 becomes TRUE":     "as above",
@@ -217,6 +216,9 @@ func (m broken) noticed(ctx context.Context, caseTimeout time.Duration, likely [
 		return "", ""
 	}
 	f, _ := fencetest.FirstFailure(ctx, fencetest.Harness{Open: m.open, CaseTimeout: caseTimeout}, likely...)
+	if strings.HasPrefix(f.Case, "R30") && strings.Contains(f.Message, "deadline exceeded") { // the one long case, on a slow machine
+		f, _ = fencetest.FirstFailure(ctx, fencetest.Harness{Open: m.open}, likely...)
+	}
 	return f.Case, f.Message
 }
 
@@ -248,6 +250,9 @@ func everyMutant() (all []broken) {
 	for _, e := range []fencesql.Engine{fencesql.SQLite{}, fencesql.PostgreSQL{}} {
 		texts := fencesql.Statements(e)
 		_, lite := e.(fencesql.SQLite)
+		if lite {
+			delete(texts, "Result") // pgx alone stores before the effect has a result
+		}
 		for _, name := range slices.Sorted(maps.Keys(texts)) {
 			text := texts[name]
 			m := broken{where: e.Name() + " " + name, lite: lite, sends: !lite}
