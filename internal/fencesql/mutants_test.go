@@ -158,14 +158,17 @@ type hunt struct {
 	mu     sync.Mutex
 	tried  int
 	killed map[string]int            // by case
-	by     map[string]map[string]int // where, case
+	by     map[string]map[string]int // text, case
 }
 
+// text names what the mutant is of, on whichever engine.
+func (m broken) text() string { return m.where[strings.LastIndex(m.where, " ")+1:] }
+
 // likely are the cases in the order in which they noticed mutants of the same text.
-func (h *hunt) likely(where string) []string {
+func (h *hunt) likely(text string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	seen := h.by[where]
+	seen := h.by[text]
 	cases := slices.SortedFunc(maps.Keys(seen), func(a, b string) int { return cmp.Or(cmp.Compare(seen[b], seen[a]), cmp.Compare(a, b)) })
 	return append(cases, first...)
 }
@@ -175,16 +178,16 @@ var noSQL = regexp.MustCompile(`SQLSTATE 42|syntax error|SQL logic error|no such
 
 func (h *hunt) try(m broken) {
 	began := time.Now()
-	by, message := m.noticed(h.Context(), h.caseTimeout, h.likely(m.where))
+	by, message := m.noticed(h.Context(), h.caseTimeout, h.likely(m.text()))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.tried++
 	if by != "" {
 		h.killed[by]++
-		if h.by[m.where] == nil {
-			h.by[m.where] = map[string]int{}
+		if h.by[m.text()] == nil {
+			h.by[m.text()] = map[string]int{}
 		}
-		h.by[m.where][by]++
+		h.by[m.text()][by]++
 	}
 	if strings.Contains(message, "deadline exceeded") { // because it was refused for ever, or because the machine is slow
 		h.Logf("%s: %s", m.name(), message)
