@@ -111,6 +111,9 @@ func strangersDoNotCount(w *world) {
 	if i := w.inspect(doc); i.Refusals[lastword.Conflict] != 1 || len(i.Quarantine) != 1 || len(i.Acts) != 0 {
 		w.Fatalf("of a resource with one conflict it is told\n%s", w.told(doc))
 	}
+	// Of the first write of a record an adapter may ask in another way than of a later one.
+	o.story("doc/c")
+	w.applied(w.apply(w.tenure("doc/c"), 1, "op-3", "mine"))(1)
 	if now := o.told(doc, operations...) + w.told(neighbour, operations...); now != theirs {
 		w.Fatalf("what was done here has changed what others have from\n%s\nto\n%s", onlyIn(theirs, now), onlyIn(now, theirs))
 	}
