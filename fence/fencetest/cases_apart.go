@@ -13,6 +13,7 @@ import (
 func apartCases() []testCase {
 	return []testCase{
 		{name: "KF-28: what stands in another domain, or at another resource, does not count", run: strangersDoNotCount},
+		{name: "R16: the result of an effect is kept in its receipt, and in no other", run: resultsKept},
 		{name: "R14a: a jump that was refused elsewhere lets none through", run: jumpElsewhere, needs: needsOperator},
 		{name: "R20: a restore is of one domain", run: restoreElsewhere, needs: needsOperator},
 		{name: "R18: a roll-out is of one domain", run: rolloutElsewhere, needs: needsShadow},
@@ -116,6 +117,33 @@ func strangersDoNotCount(w *world) {
 	w.applied(w.apply(w.tenure("doc/c"), 1, "op-3", "mine"))(1)
 	if now := o.told(doc, operations...) + w.told(neighbour, operations...); now != theirs {
 		w.Fatalf("what was done here has changed what others have from\n%s\nto\n%s", onlyIn(theirs, now), onlyIn(now, theirs))
+	}
+}
+
+func resultsKept(w *world) {
+	o := w.elsewhere()
+	type place struct {
+		at *world
+		t  *tenure
+	}
+	places := []place{{o, o.tenure("doc/a")}, {w, w.tenure("doc/b")}, {w, w.tenure("doc/a")}}
+	kept := map[string][]byte{}
+	for seq := range uint64(3) {
+		op := fmt.Sprint("op-", seq+1)
+		for i, p := range places {
+			r, result := p.t.claims.Resource, fmt.Append(nil, "result ", i, " ", seq)
+			got := p.at.applied(p.at.submit(p.at.subject, p.at.gate, call(p.t, seq+1, op, "v"), Write{Resource: p.at.rows + r, Value: "v", Result: result}))(seq + 1)
+			kept[fmt.Sprint(i, op)] = got.Result
+		}
+	}
+	for i, p := range places {
+		for seq := range uint64(3) {
+			op := fmt.Sprint("op-", seq+1)
+			r, found, err := w.subject.Lookup(w.ctx, p.at.gate, p.t.claims.Resource, op)
+			if told := kept[fmt.Sprint(i, op)]; err != nil || !found || !slices.Equal(r.Result, told) || len(told) > 0 && string(told) != fmt.Sprint("result ", i, " ", seq) {
+				w.Fatalf("the receipt of %s at %d has the result %q, %v, %v; told was %q", op, i, r.Result, found, err, told)
+			}
+		}
 	}
 }
 

@@ -293,6 +293,20 @@ var passesForgotten = trial{"who had passed before a restore", func(tb fencetest
 	}
 }}
 
+// bypassesCounted: what the triggers have let pass in a roll-out is told of its resource.
+var bypassesCounted = trial{"bypasses of a roll-out", func(tb fencetest.TB, m broken) {
+	_, db := m.database(tb)
+	place, err := sqlfence.OpenPlace(tb.Context(), db, "")
+	must(tb, err)
+	_, err = db.ExecContext(tb.Context(), `INSERT INTO lastword.bypass (domain, resource, relation, event, weight)
+VALUES ($1, 'r', 'doc', 'UPDATE', 1), ($1, 'r', 'doc', 'UPDATE', 100), ('another', 'r', 'doc', 'UPDATE', 7), ($1, 'beside', 'doc', 'UPDATE', 7)`, domain)
+	must(tb, err)
+	seen, err := place.Inspect(tb.Context(), fence.Key{Domain: domain, Resource: "r"})
+	if n := seen.Refusals[lastword.FenceRequired.Shadow()]; err != nil || n != 101 || len(seen.Refusals) != 1 {
+		tb.Errorf("counted %v, %v, want 101", seen.Refusals, err)
+	}
+}}
+
 // everySchemaMutant is the triggers of the tables, which refuse what no adapter does.
 func everySchemaMutant() (all []broken) {
 	for _, e := range []fencesql.Engine{fencesql.SQLite{}, fencesql.PostgreSQL{}} {
