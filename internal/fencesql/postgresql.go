@@ -36,7 +36,9 @@ ON CONFLICT (domain, resource) DO UPDATE SET xact = excluded.xact`
 
 	// postgresEstimated: some of what has bypassed the fence in a roll-out stand for others,
 	// which begins behind that number.
-	postgresEstimated = `SELECT EXISTS (SELECT 1 FROM lastword.bypass WHERE domain = $1 AND number > 10000 AND weight > 1)`
+	postgresEstimated    = `SELECT EXISTS (SELECT 1 FROM lastword.bypass WHERE domain = $1 AND number > 10000 AND weight > 1)`
+	postgresForget       = `UPDATE lastword.fence SET passed = NULL WHERE domain = $1 AND passed IS NOT NULL`
+	postgresForgetPasses = `DELETE FROM lastword.pass WHERE domain = $1`
 
 	// postgresLook is one statement, so all of it is of one moment.
 	postgresLook = `SELECT '', current_setting('fsync'), current_setting('synchronous_commit'), f.fence IS NOT NULL,
@@ -287,9 +289,9 @@ func PassStep(key fence.Key) Step {
 
 // forget removes the numbers of transactions: in a restored server they come again.
 func (PostgreSQL) forget(ctx context.Context, t *Tx, domain string) error {
-	_, err := t.conn.Exec(ctx, `UPDATE lastword.fence SET passed = NULL WHERE domain = $1 AND passed IS NOT NULL`, domain)
+	_, err := t.conn.Exec(ctx, postgresForget, domain)
 	if err == nil {
-		_, err = t.conn.Exec(ctx, `DELETE FROM lastword.pass WHERE domain = $1`, domain)
+		_, err = t.conn.Exec(ctx, postgresForgetPasses, domain)
 	}
 	return err
 }

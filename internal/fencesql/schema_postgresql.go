@@ -140,12 +140,7 @@ var postgresSchema = sqldb.Schema{
 	weight bigint NOT NULL -- how many it stands for
 )`,
 		`CREATE INDEX bypass_resource ON lastword.bypass (domain, resource)`,
-		`CREATE FUNCTION lastword.shadows(in_domain text, in_resource text) RETURNS boolean LANGUAGE sql STABLE AS $$
-	SELECT EXISTS (SELECT 1 FROM lastword.rollout o WHERE o.domain = in_domain AND o.shadow = 1) AND coalesce((
-		SELECT o.shadow = 1 FROM lastword.rollout o WHERE o.domain = in_domain AND (o.prefix = '' OR o.prefix = in_resource
-			OR right(o.prefix, 1) = '/' AND left(in_resource, length(o.prefix)) = o.prefix)
-		ORDER BY length(o.prefix) DESC LIMIT 1), FALSE)
-$$`,
+		postgresShadows,
 		postgresLoad,
 		postgresStore,
 		// P1 and R19 also against a slip of the hand in a SQL shell, and in a session

@@ -190,20 +190,21 @@ func (PostgreSQL) body(s Spec) string {
 DECLARE
 	r text;
 	before text;
+	looked boolean := FALSE;
 BEGIN
 	IF TG_OP = 'TRUNCATE' THEN
 		PERFORM lastword.bypassed(%s, NULL, %s, TG_RELID::regclass::text, TG_OP);
 		RETURN NULL;
 	END IF;
 	IF TG_OP <> 'INSERT'%s THEN
-%s		before := r;
+%s		before := r; looked := TRUE;
 	END IF;
 	IF TG_OP <> 'DELETE'%s THEN
 %s	END IF;
 	RETURN NULL;
 END `, domain, quoteText(s.Template.Prefix()),
 		and(postgresHas(s.Columns, "OLD"), postgresChanged(s, "DELETE")), row("OLD", ""),
-		and(postgresHas(s.Columns, "NEW"), postgresChanged(s, "INSERT")), row("NEW", "before IS DISTINCT FROM r AND "))
+		and(postgresHas(s.Columns, "NEW"), postgresChanged(s, "INSERT")), row("NEW", "(NOT looked OR before IS DISTINCT FROM r) AND ")) // a row of no resource is NULL, and so is one that was not there
 }
 
 func and(terms ...string) string {
