@@ -639,6 +639,18 @@ func TestAPassThatSomebodyLeftOpenIsClosedAndTold(t *testing.T) { // R16c
 	}
 }
 
+// What docs/protect.md says of those who mean to get past the fence.
+func TestAPassByHandLeavesNoTrace(t *testing.T) {
+	p := protect(t, documents, whole)
+	p.admitted(`PRAGMA foreign_keys = ON; BEGIN; INSERT INTO lastword_pass (domain, resource) VALUES ('test', 'doc/a');
+UPDATE doc SET body = 'by hand' WHERE id = 'a'; DELETE FROM lastword_pass; COMMIT`)
+	p.refused(`UPDATE doc SET body = 'x' WHERE id = 'a'`)
+	p.mustThrough("doc/b", 1, `UPDATE doc SET body = 'new' WHERE id = 'b'`)
+	if n := count(t, p.db, `SELECT count(*) FROM lastword_act WHERE kind = 'PASS_LEFT_OPEN'`); n != 0 {
+		t.Errorf("%d alarms: say so in docs/protect.md", n)
+	}
+}
+
 // R18: counted with verdicts, and one way.
 func TestARolloutOfAProtectedTable(t *testing.T) {
 	p := protect(t, documents, sqlfence.Protection{Table: "doc", Template: "doc/{id}", Shadow: true})

@@ -129,7 +129,7 @@ func affinity(declared string, strict bool) string {
 		return "TEXT"
 	case declared == "", has("BLOB"), strict && declared == "ANY":
 		return "BLOB"
-	case has("REAL", "FLOA", "DOUB"):
+	case has("REAL", "FLOA", "DOUB"): //nolint:misspell // as SQLite looks for it
 		return "REAL"
 	}
 	return "NUMERIC"
