@@ -34,8 +34,8 @@ type Tx struct {
 	// guess is what is remembered of the record, on PostgreSQL; nil: it is to be locked.
 	guess  *fencesql.Seen
 	stored *fencesql.Seen
-	// operation is that of the receipt that was stored before the effect.
-	operation string
+	// early is the transaction, on PostgreSQL, if the receipt was stored before the effect.
+	early string
 	// opened: the effect may have begun. marked: the savepoint is set by which a
 	// transaction on SQLite is known again. gone: it was not there any more.
 	opened, marked, gone bool
@@ -88,7 +88,7 @@ func (t *Tx) guessing() bool { return t.guess != nil && t.stored == nil }
 // Load reads the record under its lock, or takes what is remembered of it.
 func (t *Tx) Load(ctx context.Context, key fence.Key, operation string) (fence.Record, fence.Known, error) {
 	if t.guessing() {
-		return t.guess.Record, fence.Known{}, nil
+		return t.guess.Record, t.guess.Known(operation), nil
 	}
 	return t.tables.Load(ctx, key, operation)
 }
@@ -108,22 +108,20 @@ func (t *Tx) Store(ctx context.Context, key fence.Key, old, next fence.Record, r
 		if err := t.same(ctx); err != nil {
 			return t.place.fail("store", key, err)
 		}
-		return t.tables.Store(ctx, key, old, next, receipt)
+		err := t.tables.Store(ctx, key, old, next, receipt)
+		t.stored = fencesql.Stored(t.tables)
+		return err
 	}
 	var step fencesql.Step
 	var err error
 	if t.guessing() {
-		if receipt != nil {
-			t.operation = receipt.Operation
+		if step, err = fencesql.StepFrom(*t.guess, key, old, next, receipt); err == nil {
+			err = t.sql.QueryRowContext(ctx, step.Query+fencesql.AndXact, step.Args...).Scan(new(any), &t.early)
 		}
-		step, err = fencesql.StepFrom(*t.guess, key, old, next, receipt)
-	} else {
-		step, err = fencesql.StepOf(t.tables, key, old, next, receipt)
-	}
-	if err == nil {
+	} else if step, err = fencesql.StepOf(t.tables, key, old, next, receipt); err == nil {
 		_, err = t.sql.ExecContext(ctx, step.Query, step.Args...)
-		err = fencesql.StoreError(err)
 	}
+	err = fencesql.StoreError(err)
 	if err == nil {
 		t.stored = step.After
 	}
@@ -162,7 +160,11 @@ func (t *Tx) SQL() *sql.Tx { return t.sql }
 func (p *Place) Join(tx *sql.Tx) *Tx { return p.tx(tx, true) }
 
 func (p *Place) tx(tx *sql.Tx, theirs bool) *Tx {
-	return &Tx{tables: fencesql.NewTx(p.engine, p.conn(tx), theirs, p.memory), place: p, sql: tx, theirs: theirs}
+	t := &Tx{tables: fencesql.NewTx(p.engine, p.conn(tx), theirs, p.memory), place: p, sql: tx, theirs: theirs}
+	if p.lite() {
+		fencesql.Remember(t.tables, &p.seen)
+	}
+	return t
 }
 
 // conn is a transaction in which the statements of every write are prepared.
