@@ -266,7 +266,7 @@ func (e PostgreSQL) faults(ctx context.Context, q sqldb.Querier, s Spec) ([]stri
 		return nil, err
 	}
 	if !there {
-		return []string{"the table is gone"}, nil
+		return []string{tableGone}, nil
 	}
 	var faults []string
 	for _, look := range []func(context.Context, sqldb.Querier, Spec) ([]string, error){e.shapeFaults, e.functionFaults, e.triggerFaults} {
