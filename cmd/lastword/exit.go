@@ -124,7 +124,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		_, _ = fmt.Fprintf(a.stderr, "%s\n", refusalJSON(cmd, err))
 		return code
 	}
-	_, _ = fmt.Fprintf(a.stderr, "lastword: %s\n", line(cmd, err)) // nobody is left to be told
+	_, _ = fmt.Fprintf(a.stderr, "lastword: %s\n", harmless(line(cmd, err))) // nobody is left to be told
 	return code
 }
 
@@ -173,7 +173,9 @@ func refusalJSON(cmd *cobra.Command, err error) []byte {
 		}
 		e = &out
 	}
-	return wireJSON(rpc.RefusalMessage(e))
+	safe := *e
+	safe.Message, safe.Hint = harmless(e.Message), harmless(e.Hint)
+	return wireJSON(rpc.RefusalMessage(&safe))
 }
 
 // unreached adds to an error of a call that found nobody how to find somebody. What

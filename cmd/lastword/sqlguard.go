@@ -125,18 +125,11 @@ func (g *sqlGuard) run(ctx context.Context, tx *sql.Tx, texts []string) ([]byte,
 }
 
 func (g *sqlGuard) explain(i, n int, err error) error {
-	which := "--sql"
-	if n > 1 {
-		which = fmt.Sprintf("--sql number %d", i+1)
-	}
+	which := whichText(i, n)
 	if g.refused == "" {
-		return fmt.Errorf("%s: %w", which, err)
+		return explainText(which, err)
 	}
-	return &lastword.Error{
-		Code: lastword.CodeInvalid, Op: opStatement,
-		Message: fmt.Sprintf("%s: %s is not admitted in a fenced write", which, g.refused),
-		Hint:    "nothing was written; the fence begins and ends the transaction, and its tables are its own",
-	}
+	return statementError(which, g.refused, nil)
 }
 
 // hasStatement reports whether SQLite finds anything in a text beside white space,

@@ -95,7 +95,7 @@ BEGIN
 	IF in_xact <> '' AND in_xact <> pg_current_xact_id()::text THEN
 		RAISE EXCEPTION 'lastword: the transaction that read the record has ended' USING ERRCODE = 'LW003';
 	END IF;
-	IF in_xact = '' AND (current_setting('fsync') <> 'on' OR current_setting('synchronous_commit') = 'off') THEN
+	IF current_setting('fsync') <> 'on' OR current_setting('synchronous_commit') = 'off' THEN
 		RAISE EXCEPTION 'lastword: fsync is %, synchronous_commit is %', current_setting('fsync'), current_setting('synchronous_commit')
 			USING ERRCODE = 'LW004';
 	END IF;
