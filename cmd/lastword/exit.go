@@ -143,14 +143,22 @@ func line(cmd *cobra.Command, err error) string {
 	return name + ": " + text
 }
 
-// oneLine keeps a message in its line, whatever it quotes.
+// oneLine keeps a message in its line, whatever it quotes. What is said twice in succession,
+// as by a driver that tries with TLS and without, is said once.
 func oneLine(s string) string {
+	var said []string
+	for part := range strings.Lines(strings.TrimSpace(s)) {
+		if part = strings.TrimSpace(part); len(said) == 0 || part != said[len(said)-1] {
+			said = append(said, part)
+		}
+	}
+	text := strings.ReplaceAll(strings.Join(said, "; "), ":; ", ": ")
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
 		}
 		return r
-	}, strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "))
+	}, text)
 }
 
 // refusalJSON is err as the wire's Refusal. An error that has no code of ours has an

@@ -23,6 +23,9 @@ func postgresURL(cmd *cobra.Command, dsn string) (string, error) {
 	if err != nil || u.Host == "" && u.RawQuery == "" {
 		return "", usage(cmd, "the database is no URL: want postgres://USER@HOST:PORT/NAME")
 	}
+	if tail := u.EscapedPath() + u.RawQuery; strings.Contains(tail, "@") || strings.Contains(dsn, "#") {
+		return "", usage(cmd, "the URL of the database has a @ or # behind its host: write %%40 and %%23, in a password too, as %%2F for / and %%3F for ?")
+	}
 	scheme, rest, _ := strings.Cut(dsn, "://") // the driver knows it in lower case alone
 	return strings.ToLower(scheme) + "://" + rest, nil
 }

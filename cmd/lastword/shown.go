@@ -41,7 +41,7 @@ var plainScheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]{0,15}$`)
 
 func shownPostgres(dsn string) string {
 	u, err := url.Parse(dsn)
-	if err != nil || strings.Contains(u.Path+u.RawQuery+u.Fragment, "@") { // it may be in the middle of a password
+	if err != nil || strings.Contains(u.EscapedPath()+u.RawQuery+u.Fragment, "@") { // it may be in the middle of a password
 		return "postgres://…"
 	}
 	q, kept := u.Query(), url.Values{}
