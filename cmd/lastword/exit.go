@@ -148,9 +148,13 @@ func line(cmd *cobra.Command, err error) string {
 func oneLine(s string) string {
 	var said []string
 	for part := range strings.Lines(strings.TrimSpace(s)) {
-		if part = strings.TrimSpace(part); len(said) == 0 || part != said[len(said)-1] {
-			said = append(said, part)
+		part = strings.TrimSpace(part)
+		if n := len(said); n > 0 {
+			if more, again := strings.CutPrefix(part, said[n-1]); again && (more == "" || strings.HasPrefix(more, " (")) { // and a hint
+				said = said[:n-1]
+			}
 		}
+		said = append(said, part)
 	}
 	text := strings.ReplaceAll(strings.Join(said, "; "), ":; ", ": ")
 	return strings.Map(func(r rune) rune {

@@ -61,6 +61,9 @@ func postgresqlScript(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(err)
 	ts.Defer(func() { _ = server.Stop() })
 	ts.Setenv("PG", server.DSN)
+	_, port, err := net.SplitHostPort(server.Addr)
+	ts.Check(err)
+	ts.Setenv("PORT", port)
 	ts.Setenv("APP", strings.Replace(server.DSN, "postgres@", "app@", 1))
 }
 

@@ -23,6 +23,7 @@ import (
 // goroutine.
 type sqlGuard struct {
 	on      bool
+	reading bool   // nothing is to be changed
 	refused string // what was refused last
 }
 
@@ -47,6 +48,10 @@ func (g *sqlGuard) arm(ctx context.Context, db *sql.DB) error {
 func (g *sqlGuard) authorize(action sqlite.AuthorizerActionCode, arg1, arg2, _, trigger string) sqlite.AuthorizerReturnCode {
 	if !g.on || strings.HasPrefix(trigger, protect.TriggerPrefix) {
 		return sqlite.AuthorizerOK
+	}
+	if g.reading && action != sqlite.AuthTransaction && action != sqlite.AuthSavepoint && !slices.Contains(reads, action) {
+		g.refused = "what changes something"
+		return sqlite.AuthorizerDeny
 	}
 	if why := refusedAction(action, arg1, arg2); why != "" {
 		g.refused = why
