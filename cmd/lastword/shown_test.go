@@ -27,7 +27,7 @@ var oddDSNs = []string{
 	"sqlite://u:sup3rs3cret@127.0.0.1:1/d", "sqlite:app.db?_auth_pass=sup3rs3cret", "SQLITE:app.db?key=sup3rs3cret",
 }
 
-func TestADatabaseIsNeverShownWithItsPassword(t *testing.T) { // T9
+func TestADatabaseIsNeverShownWithItsPassword(t *testing.T) {
 	for _, dsn := range oddDSNs {
 		if got := shown(dsn); strings.Contains(got, password) {
 			t.Errorf("shown(%q) = %q", dsn, got)
@@ -48,7 +48,7 @@ func TestADatabaseIsNeverShownWithItsPassword(t *testing.T) { // T9
 
 // Every command is given a DSN with a password as its arguments and as each of its flags:
 // each of the odd ones where one belongs, and the plain ones where none does.
-func TestNoCommandSaysThePasswordOfADSN(t *testing.T) { // T9
+func TestNoCommandSaysThePasswordOfADSN(t *testing.T) {
 	if testing.Short() {
 		t.Skip("heavy: thousands of commands; runs without the race detector")
 	}

@@ -2,6 +2,7 @@ package fencesql
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/lastword/lastword/internal/sqldb"
 )
@@ -190,6 +191,9 @@ SELECT domain, max(bundle_sequence), max(min_epoch) FROM lastword.fence GROUP BY
 WHEN (NEW.sequence < OLD.sequence OR NEW.min_epoch < OLD.min_epoch OR NEW.domain <> OLD.domain)
 EXECUTE FUNCTION lastword.never('a trust bundle never goes back')`,
 		`ALTER TABLE lastword.bundle ENABLE ALWAYS TRIGGER never_lowered`,
+	}, {
+		// A store looks at the settings of COMMIT whenever it is, behind the effect too.
+		strings.Replace(postgresStore, "CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1),
 	}},
 }
 
