@@ -23,6 +23,7 @@ import (
 // goroutine.
 type sqlGuard struct {
 	on      bool
+	reading bool   // nothing is to be changed
 	refused string // what was refused last
 	// closed are the names of the protected tables.
 	closed []string
@@ -49,6 +50,10 @@ func (g *sqlGuard) arm(ctx context.Context, db *sql.DB) error {
 func (g *sqlGuard) authorize(action sqlite.AuthorizerActionCode, arg1, arg2, _, trigger string) sqlite.AuthorizerReturnCode {
 	if !g.on || strings.HasPrefix(trigger, protect.TriggerPrefix) {
 		return sqlite.AuthorizerOK
+	}
+	if g.reading && action != sqlite.AuthTransaction && action != sqlite.AuthSavepoint && !slices.Contains(reads, action) {
+		g.refused = "what changes something"
+		return sqlite.AuthorizerDeny
 	}
 	why := refusedAction(action, arg1, arg2)
 	if action == sqlite.AuthAlterTable && slices.ContainsFunc(g.closed, func(t string) bool { return strings.EqualFold(t, arg2) }) {
@@ -183,18 +188,11 @@ func (g *sqlGuard) still(ctx context.Context, tx *sql.Tx, before string) error {
 }
 
 func (g *sqlGuard) explain(i, n int, err error) error {
-	which := "--sql"
-	if n > 1 {
-		which = fmt.Sprintf("--sql number %d", i+1)
-	}
+	which := whichText(i, n)
 	if g.refused == "" {
-		return fmt.Errorf("%s: %w", which, err)
+		return explainText(which, err)
 	}
-	return &lastword.Error{
-		Code: lastword.CodeInvalid, Op: opStatement,
-		Message: fmt.Sprintf("%s: %s is not admitted in a fenced write", which, g.refused),
-		Hint:    "nothing was written; the fence begins and ends the transaction, and its tables are its own",
-	}
+	return statementError(which, g.refused, nil)
 }
 
 // hasStatement reports whether SQLite finds anything in a text beside white space,

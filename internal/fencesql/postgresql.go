@@ -28,8 +28,11 @@ const (
 	$41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54)`
 
 	// postgresSame fails where the transaction is not the one that has stored the record
-	// last: it divides by the number of rows.
-	postgresSame = `SELECT 1 / count(*) FROM lastword.fence WHERE domain = $1 AND resource = $2 AND passed = pg_current_xact_id()`
+	// last: it divides by the number of rows. It also fails where a crash could undo its
+	// COMMIT, because an effect has changed the settings: there is no root of -1.
+	postgresSame = `SELECT 1 / count(*),
+	sqrt(CASE WHEN current_setting('fsync') <> 'on' OR current_setting('synchronous_commit') = 'off' THEN -1 ELSE 1 END)
+FROM lastword.fence WHERE domain = $1 AND resource = $2 AND passed = pg_current_xact_id()`
 
 	postgresPass = `INSERT INTO lastword.pass AS p (domain, resource, xact) VALUES ($1, $2, pg_current_xact_id())
 ON CONFLICT (domain, resource) DO UPDATE SET xact = excluded.xact`
@@ -219,18 +222,25 @@ func stepOf(xact string, pruned uint64, w change, was []any) (Step, error) {
 }
 
 // SameStep fails where the transaction is not the one that has stored the record, because
-// an effect has ended that: then COMMIT would commit something else. [SameError] reads its
-// error.
+// an effect has ended that: then COMMIT would commit something else. It fails, too, where an
+// effect has made it a COMMIT that could be lost. [SameError] reads its error.
 func SameStep(key fence.Key) Step {
 	return Step{Query: postgresSame, Args: []any{key.Domain, string(key.Resource)}}
 }
 
 // SameError says what the error of a [SameStep] means.
 func SameError(err error) error {
-	if sqldb.SQLState(err) == "22012" { // division by zero
+	switch sqldb.SQLState(err) {
+	case "22012": // division by zero
 		return errors.Join(ErrElsewhere, err)
+	case "2201F": // root of a negative number
+		return lossy("the effect has switched synchronous_commit off")
 	}
 	return err
+}
+
+func lossy(why string) error {
+	return unfit("a COMMIT of the connection could be lost: "+why, "set fsync = on and synchronous_commit = on, or local")
 }
 
 // StoreResult puts what an effect has returned into a receipt of this transaction.
@@ -266,7 +276,7 @@ func StoreError(err error) error {
 	case stateElsewhere:
 		return errors.Join(ErrElsewhere, err)
 	case stateUnsafe:
-		return unfit("a COMMIT of the connection could be lost: "+err.Error(), "set fsync = on and synchronous_commit = on, or local")
+		return lossy(err.Error())
 	}
 	return err
 }
