@@ -271,7 +271,12 @@ func everyMutant() (all []broken) {
 			case "Forget", "ForgetPasses":
 				m.trials, m.alone = []trial{passesForgotten}, true
 			}
-			add(m, text, func(m *broken) { m.texts = map[string]string{text: m.Text} })
+			add(m, text, func(m *broken) {
+				m.texts = map[string]string{text: m.Text}
+				if name == "Same" && strings.Contains(m.Condition, "current_setting") {
+					m.trials = []trial{lostCommits}
+				}
+			})
 			if slices.Contains(counts, name) && lite {
 				m.texts, m.counted = nil, text
 				m.Mutant = sqlmutants.Mutant{}

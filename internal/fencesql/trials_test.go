@@ -201,7 +201,7 @@ var lostCommits = trial{"a COMMIT that could be lost", func(tb fencetest.TB, m b
 		_, err := pgxfence.Send(tb.Context(), g, place, held(h, operation), pgxfence.Statement{SQL: record, Args: []any{"r", operation, "v"}})
 		return err
 	}
-	refused := func(operation string) {
+	refusedBy := func(operation string, write func(operation string) error) {
 		if err := write(operation); err == nil || errors.Is(err, lastword.ErrUnknownOutcome) {
 			tb.Errorf("%s: %v", operation, err)
 		}
@@ -211,23 +211,52 @@ var lostCommits = trial{"a COMMIT that could be lost", func(tb fencetest.TB, m b
 			tb.Errorf("%s had an effect", operation)
 		}
 	}
+	refused := func(operation string) { refusedBy(operation, write) }
+	// The record is remembered, so it is stored before the effect that spoils the COMMIT.
+	spoilt := func(spoil func(ctx context.Context, tx *pgxfence.Tx) error) func(operation string) error {
+		return func(operation string) error {
+			_, err := fence.Apply(tb.Context(), g, place, held(h, operation), func(ctx context.Context, tx *pgxfence.Tx) ([]byte, error) {
+				if _, err := tx.Pgx().Exec(ctx, record, "r", operation, "v"); err != nil {
+					return nil, err
+				}
+				return nil, spoil(ctx, tx)
+			})
+			return err
+		}
+	}
 	must(tb, write("op-1"))
 	unsafe.Store(true)
 	refused("with synchronous_commit off")
 	unsafe.Store(false)
 	must(tb, write("op-2"))
-	for _, statement := range []string{"ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()"} {
-		_, err := plain.ExecContext(tb.Context(), statement)
-		must(tb, err)
-	}
-	for fsync := "on"; fsync == "on"; { // every session hears of it by itself
-		must(tb, place.Transact(tb.Context(), fence.Key{Domain: domain, Resource: "none"}, func(ctx context.Context, tx *pgxfence.Tx) error {
-			return nil
-		}))
-		must(tb, plain.QueryRowContext(tb.Context(), "SELECT current_setting('fsync')").Scan(&fsync))
-	}
+	refusedBy("that switches synchronous_commit off", spoilt(func(ctx context.Context, tx *pgxfence.Tx) error {
+		_, err := tx.Pgx().Exec(ctx, "SET LOCAL synchronous_commit = off")
+		return err
+	}))
+	must(tb, write("op-3"))
+	refusedBy("that switches fsync off", spoilt(func(ctx context.Context, tx *pgxfence.Tx) error {
+		return withoutFsync(ctx, plain, func(fsync *string) error {
+			return tx.Pgx().QueryRow(ctx, "SELECT current_setting('fsync')").Scan(fsync)
+		})
+	}))
 	refused("with fsync off")
 }}
+
+// withoutFsync switches fsync off, and waits until a session has heard of it.
+func withoutFsync(ctx context.Context, db *sql.DB, heard func(fsync *string) error) error {
+	for _, statement := range []string{"ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()"} {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	fsync := ""
+	for fsync != "off" {
+		if err := heard(&fsync); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // openedTables: what a record opens is open to its own transaction, and only after the
 // check.
