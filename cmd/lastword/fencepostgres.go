@@ -87,8 +87,13 @@ func runPostgres(ctx context.Context, tx *sql.Tx, texts []string) ([]byte, error
 		_, err := tx.ExecContext(ctx, fmt.Sprintf(`DO $%[1]s$ DECLARE n bigint; BEGIN EXECUTE $%[1]sx$%[2]s$%[1]sx$; GET DIAGNOSTICS n = ROW_COUNT;
 	PERFORM set_config('lastword.rows', n::text, TRUE); END $%[1]s$`, tag, text))
 		switch state := sqlState(err); {
-		case state == "0A000" || state == "2D000":
+		case state == "2D000":
 			return nil, statementError(which, "a statement that ends or begins a transaction", err)
+		case state == "0A000": // also of other things that the server cannot do there
+			return nil, &lastword.Error{
+				Code: lastword.CodeInvalid, Op: opStatement, Err: err, Message: fmt.Sprintf("%s: the server cannot do this in a fenced write: %v", which, err),
+				Hint: "nothing was written; a statement that ends or begins a transaction is not admitted there, nor one that talks to the client (COPY … STDIN, STDOUT)",
+			}
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", which, err)
 		}

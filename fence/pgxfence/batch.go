@@ -129,7 +129,7 @@ func (p *sent) send(ctx context.Context, key fence.Key, l *looked, step fencesql
 		}
 		recorded := step.After != nil
 		if recorded {
-			same := fencesql.SameStep(key)
+			same := fencesql.SameStep(key, *step.After)
 			b.Queue(same.Query, same.Args...)
 		}
 		b.Queue("commit")

@@ -28,8 +28,11 @@ const (
 	$41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54)`
 
 	// postgresSame fails where the transaction is not the one that has stored the record
-	// last: it divides by the number of rows.
-	postgresSame = `SELECT 1 / count(*) FROM lastword.fence WHERE domain = $1 AND resource = $2 AND passed = pg_current_xact_id()`
+	// last: it divides by the number of rows. Where an effect has changed what was stored, it
+	// takes a root of less than nothing.
+	postgresSame = `SELECT 1 / count(*), sqrt(count(*) FILTER (WHERE fence = $3 AND lease_id = $4 AND root = $5 AND last_seq = $6 AND last_operation = $7
+	AND last_payload = $8 AND policy = $9 AND status_mode = $10 AND frozen = $11 AND restored = $12) - 1)
+FROM lastword.fence WHERE domain = $1 AND resource = $2 AND passed = pg_current_xact_id()`
 
 	postgresPass = `INSERT INTO lastword.pass AS p (domain, resource, xact) VALUES ($1, $2, pg_current_xact_id())
 ON CONFLICT (domain, resource) DO UPDATE SET xact = excluded.xact`
@@ -197,16 +200,24 @@ func stepOf(xact string, pruned uint64, w change) (Step, error) {
 }
 
 // SameStep fails where the transaction is not the one that has stored the record, because
-// an effect has ended that: then COMMIT would commit something else. [SameError] reads its
-// error.
-func SameStep(key fence.Key) Step {
-	return Step{Query: postgresSame, Args: []any{key.Domain, string(key.Resource)}}
+// an effect has ended that: then COMMIT would commit something else. It fails, too, where
+// an effect has changed the record. [SameError] reads its error.
+func SameStep(key fence.Key, stored Seen) Step {
+	rec := stored.Record
+	return Step{Query: postgresSame, Args: []any{
+		key.Domain, string(key.Resource), int64(rec.Fence), rec.LeaseID, rec.Root.String(), int64(rec.LastSeq), rec.LastOperation,
+		rec.LastPayload.String(), string(rec.Policy), string(rec.Status), rec.Frozen, int64(rec.Restored),
+	}}
 }
 
 // SameError says what the error of a [SameStep] means.
 func SameError(err error) error {
-	if sqldb.SQLState(err) == "22012" { // division by zero
+	switch sqldb.SQLState(err) {
+	case "22012": // division by zero
 		return errors.Join(ErrElsewhere, err)
+	case "2201F": // a root of less than nothing
+		return &lastword.Error{Code: lastword.CodeInternal, Op: "store", Err: err,
+			Message: "the record is not what this transaction has stored", Hint: "an effect must not write to the tables of the fence"}
 	}
 	return err
 }
