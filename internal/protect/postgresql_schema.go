@@ -17,11 +17,12 @@ var postgresSchema = sqldb.Schema{
 	since text COLLATE "C" NOT NULL -- for people
 )`,
 		postgresIssued, postgresRank,
-	}, {
+	}, {}, {
 		// A function has no rows to keep: the last step makes those anew that decide, and
 		// no earlier one makes any. What was granted on them stays.
 		`DROP FUNCTION IF EXISTS lastword.refuse(text, text, text, bigint, lastword.receipt)`,
-		postgresRefuse, postgresDecide, postgresApply, postgresAdvance, postgresRefused, postgresBypassed, postgresRevoke,
+		postgresNamed, postgresCheck, postgresRefuse, postgresDecide, postgresApply, postgresAdvance, postgresRefused, postgresBypassed, postgresRevoke, postgresGrant,
+		postgresDamagedRecords, postgresDamagedReceipts,
 	}},
 }
 

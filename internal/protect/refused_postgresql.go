@@ -8,7 +8,7 @@ package protect
 //
 // It believes the detail as lastword.apply believes its arguments, but for the freeze: the
 // record has to show, under its lock, what that stands on. It opens nothing.
-const postgresRefused = `CREATE FUNCTION lastword.refused(detail text, content bytea DEFAULT '', OUT counted boolean, OUT frozen boolean) LANGUAGE plpgsql AS $$
+const postgresRefused = `CREATE OR REPLACE FUNCTION lastword.refused(detail text, content bytea DEFAULT '', OUT counted boolean, OUT frozen boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
 	told jsonb;
