@@ -211,6 +211,9 @@ func (a *app) showRecord(key fence.Key, seen fence.Inspection) error {
 		out.Acts = append(out.Acts, actJSON{string(a.Kind), a.Operator, a.Reason, uint64(a.Before), uint64(a.After), a.At.UTC().Format(time.RFC3339)})
 	}
 	var refusals []string
+	if bypass := lastword.FenceRequired.Shadow(); seen.Estimated && seen.Refusals[bypass] == 0 {
+		seen.Refusals[bypass] = 0 // of which is told that it may be more
+	}
 	for _, v := range slices.Sorted(maps.Keys(seen.Refusals)) {
 		out.Refusals[v] = fmt.Sprint(seen.Refusals[v])
 		text := fmt.Sprintf("%d %s", seen.Refusals[v], v)

@@ -34,14 +34,13 @@ var _ fence.Place[*looked] = (*sent)(nil)
 // looked is a transaction that has not begun: what Load has told was committed once,
 // and Store keeps the step from there.
 type looked struct {
-	*tables   // for what no write does
-	place     *Place
-	guess     *fencesql.Seen // what is remembered, if a look is not wanted
-	unfit     error          // what is wrong with a protected table
-	from      fencesql.Seen
-	step      *fencesql.Step // of the record
-	operation string         // of its receipt
-	pass      *fencesql.Step // of what passes without one, in a roll-out
+	*tables // for what no write does
+	place   *Place
+	guess   *fencesql.Seen // what is remembered, if a look is not wanted
+	unfit   error          // what is wrong with a protected table
+	from    fencesql.Seen
+	step    *fencesql.Step // of the record
+	pass    *fencesql.Step // of what passes without one, in a roll-out
 }
 
 // Load is what the place remembers of the record, or what is committed now.
@@ -65,9 +64,7 @@ func (l *looked) Receipt(ctx context.Context, key fence.Key, operation string) (
 // Store keeps the step.
 func (l *looked) Store(_ context.Context, key fence.Key, old, next fence.Record, receipt *lastword.Receipt) error {
 	step, err := fencesql.StepFrom(l.from, key, old, next, receipt)
-	if l.step = &step; receipt != nil {
-		l.operation = receipt.Operation
-	}
+	l.step = &step
 	return l.place.fail("store", key, err)
 }
 
@@ -80,7 +77,7 @@ func (p *sent) Transact(ctx context.Context, key fence.Key, fn func(ctx context.
 		if guess, ok := p.seen.Get(key); ok {
 			l := p.looking(unfit, &guess)
 			if err := fn(ctx, l); err == nil && l.step != nil {
-				return p.send(ctx, key, l, *l.step)
+				return p.send(ctx, key, *l.step)
 			}
 			p.seen.Drop(key)
 		}
@@ -90,9 +87,9 @@ func (p *sent) Transact(ctx context.Context, key fence.Key, fn func(ctx context.
 		case err != nil:
 			return err
 		case l.step != nil:
-			return p.send(ctx, key, l, *l.step)
+			return p.send(ctx, key, *l.step)
 		case l.pass != nil:
-			return p.send(ctx, key, l, *l.pass)
+			return p.send(ctx, key, *l.pass)
 		}
 		return nil
 	})
@@ -103,7 +100,7 @@ func (p *sent) looking(unfit error, guess *fencesql.Seen) *looked {
 }
 
 // send is the whole transaction in one round trip.
-func (p *sent) send(ctx context.Context, key fence.Key, l *looked, step fencesql.Step) error {
+func (p *sent) send(ctx context.Context, key fence.Key, step fencesql.Step) error {
 	c, err := p.pool.Acquire(ctx)
 	if err != nil {
 		return p.fail("begin", key, err)
@@ -118,30 +115,36 @@ func (p *sent) send(ctx context.Context, key fence.Key, l *looked, step fencesql
 	if err := ctx.Err(); err != nil { // the last moment at which this is certain
 		return p.fail("begin", key, err)
 	}
+	early := ""
 	err = p.finish(ctx, key, c.Conn(), step.After, func(ctx context.Context) (where, error) {
 		b := &pgx.Batch{}
 		b.BeginTx(pgx.TxOptions{IsoLevel: p.level})
+		recorded := step.After != nil
+		var told *string
+		if recorded {
+			step.Query += fencesql.AndXact
+			told = &early
+		}
 		b.Queue(step.Query, step.Args...)
 		counts := make([]*int64, len(p.statements))
 		for i, s := range p.statements {
 			b.Queue(s.SQL, s.Args...)
 			counts[i] = s.Rows
 		}
-		recorded := step.After != nil
 		if recorded {
 			same := fencesql.SameStep(key, *step.After)
 			b.Queue(same.Query, same.Args...)
 		}
 		b.Queue("commit")
-		return committed(c.Conn().SendBatch(ctx, b), b.Len()-1, recorded, counts...)
+		return committed(c.Conn().SendBatch(ctx, b), b.Len()-1, recorded, told, counts...)
 	})
 	open = err != nil && !fencesql.Open(err)
 	switch {
 	case errors.Is(err, fencesql.ErrChanged):
 		return fencesql.Overtaken(err)
-	case open && l.step != nil:
+	case open && early != "":
 		rollback(ctx, c.Conn())
-		return fencesql.Ended(ctx, conn{c.Conn()}, l.tables, key, l.operation, err)
+		return fencesql.Ended(ctx, conn{c.Conn()}, early, true, key, err)
 	}
 	return err
 }

@@ -116,6 +116,9 @@ func TestAnEffectThatEndsTheTransactionIsNeverToldAsWhatItIsNot(t *testing.T) { 
 					if errors.Is(err, lastword.ErrUnknownOutcome) != commits || failure != nil && !errors.Is(err, failure) {
 						t.Errorf("told as %v", err)
 					}
+					if commits && strings.Contains(err.Error(), "without a receipt") != (receipts == 0) {
+						t.Errorf("%d receipts: %v", receipts, err)
+					}
 					_, found, err := f.Lookup(t.Context(), "r", "op")
 					if err != nil || found != (receipts > 0) {
 						t.Errorf("looked up: %v %v", found, err)

@@ -1,6 +1,7 @@
 package pgxfence
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -74,7 +75,7 @@ func (p *Place) attempt(ctx context.Context, key fence.Key, guess *fencesql.Seen
 	if err == nil || tx == nil || !tx.effective() || fencesql.Open(err) {
 		return stored, err
 	}
-	return stored, fencesql.Ended(ctx, conn{p.pool}, tx.tables, key, tx.operation, err)
+	return stored, fencesql.Ended(ctx, conn{p.pool}, cmp.Or(tx.early, fencesql.Xact(tx.tables)), tx.early != "", key, err)
 }
 
 func (p *Place) run(ctx context.Context, key fence.Key, guess *fencesql.Seen, fn func(ctx context.Context, tx *Tx) error) (stored bool, err error) {
@@ -167,9 +168,10 @@ const (
 )
 
 // committed reads the answers of a batch: so many, and that of COMMIT. The last one before
-// it may be that of a [fencesql.SameStep]. counts, if given, take the numbers of rows of the
+// it may be that of a [fencesql.SameStep]. early, if given, takes the transaction that the step
+// behind BEGIN has told. counts, if given, take the numbers of rows of the
 // ones before that.
-func committed(results pgx.BatchResults, before int, same bool, counts ...*int64) (failed where, err error) {
+func committed(results pgx.BatchResults, before int, same bool, early *string, counts ...*int64) (failed where, err error) {
 	defer func() {
 		if closed := results.Close(); err == nil && closed != nil {
 			failed, err = failedCommit, closed
@@ -180,7 +182,13 @@ func committed(results pgx.BatchResults, before int, same bool, counts ...*int64
 		asked--
 	}
 	for i := range before {
-		tag, err := results.Exec()
+		var tag pgconn.CommandTag
+		var err error
+		if i == 1 && early != nil {
+			err = results.QueryRow().Scan(nil, early)
+		} else {
+			tag, err = results.Exec()
+		}
 		if err != nil && i == asked {
 			err = fencesql.SameError(err)
 		}

@@ -31,9 +31,8 @@ type Tx struct {
 	guess  *fencesql.Seen // what is remembered of the record; nil: it is to be locked
 	waits  *fencesql.Step
 	stored *fencesql.Seen
-	// operation is that of the receipt that was stored before the effect.
-	operation string
-	opened    bool // the effect may have begun
+	early  string // the transaction, if the receipt was stored before the effect
+	opened bool   // the effect may have begun
 }
 
 // effective reports whether an effect may have been run.
@@ -90,9 +89,6 @@ func (t *Tx) Store(ctx context.Context, key fence.Key, old, next fence.Record, r
 		return t.tables.Store(ctx, key, old, next, receipt)
 	}
 	if t.guess != nil && t.sql == nil {
-		if receipt != nil {
-			t.operation = receipt.Operation
-		}
 		return t.place.fail("store", key, t.storeFirst(ctx, key, old, next, receipt))
 	}
 	err := t.flush(ctx) // of a second one in one transaction
@@ -113,11 +109,11 @@ func (t *Tx) storeFirst(ctx context.Context, key fence.Key, old, next fence.Reco
 	}
 	b := &pgx.Batch{}
 	b.BeginTx(t.options())
-	b.Queue(step.Query, step.Args...)
+	b.Queue(step.Query+fencesql.AndXact, step.Args...)
 	results := t.conn.SendBatch(ctx, b)
 	t.sql = results.Tx()
 	if _, err = results.Exec(); err == nil {
-		_, err = results.Exec()
+		err = results.QueryRow().Scan(nil, &t.early)
 	}
 	if closed := results.Close(); err == nil {
 		err = closed
@@ -180,7 +176,7 @@ func (t *Tx) commit(ctx context.Context, key fence.Key) (where, error) {
 		b.Queue(same.Query, same.Args...)
 	}
 	b.Queue("commit")
-	return committed(t.conn.SendBatch(ctx, b), b.Len()-1, asks)
+	return committed(t.conn.SendBatch(ctx, b), b.Len()-1, asks, nil)
 }
 
 // wire is the connection of a transaction of the place's own, for the tables.

@@ -153,6 +153,9 @@ func (e *ended) breaks(t *testing.T, h lastword.Holder, ending ending, path path
 	if unknown && !strings.Contains(err.Error(), "look the operation up") {
 		t.Errorf("no way out in %v", err)
 	}
+	if unknown && strings.Contains(err.Error(), "without a receipt") != (receipts == 0) {
+		t.Errorf("%d receipts: %v", receipts, err)
+	}
 	_, found, err := e.fence.Lookup(t.Context(), "r", "op")
 	if err != nil || found != (receipts > 0) {
 		t.Errorf("looked up: %v %v", found, err)

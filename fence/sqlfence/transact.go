@@ -1,6 +1,7 @@
 package sqlfence
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -81,7 +82,7 @@ func (p *Place) attempt(ctx context.Context, key fence.Key, guess *fencesql.Seen
 	}
 	switch {
 	case !p.lite():
-		err = fencesql.Ended(ctx, fencesql.Plain{Querier: p.db}, tx.tables, key, tx.operation, err)
+		err = fencesql.Ended(ctx, fencesql.Plain{Querier: p.db}, cmp.Or(tx.early, fencesql.Xact(tx.tables)), tx.early != "", key, err)
 	case tx.gone:
 		err = fencesql.EndedLite(ctx, key, err)
 	}

@@ -34,8 +34,8 @@ type Tx struct {
 	// guess is what is remembered of the record, on PostgreSQL; nil: it is to be locked.
 	guess  *fencesql.Seen
 	stored *fencesql.Seen
-	// operation is that of the receipt that was stored before the effect.
-	operation string
+	// early is the transaction, on PostgreSQL, if the receipt was stored before the effect.
+	early string
 	// opened: the effect may have begun. marked: the savepoint is set by which a
 	// transaction on SQLite is known again. gone: it was not there any more.
 	opened, marked, gone bool
@@ -113,17 +113,13 @@ func (t *Tx) Store(ctx context.Context, key fence.Key, old, next fence.Record, r
 	var step fencesql.Step
 	var err error
 	if t.guessing() {
-		if receipt != nil {
-			t.operation = receipt.Operation
+		if step, err = fencesql.StepFrom(*t.guess, key, old, next, receipt); err == nil {
+			err = t.sql.QueryRowContext(ctx, step.Query+fencesql.AndXact, step.Args...).Scan(new(any), &t.early)
 		}
-		step, err = fencesql.StepFrom(*t.guess, key, old, next, receipt)
-	} else {
-		step, err = fencesql.StepOf(t.tables, key, old, next, receipt)
-	}
-	if err == nil {
+	} else if step, err = fencesql.StepOf(t.tables, key, old, next, receipt); err == nil {
 		_, err = t.sql.ExecContext(ctx, step.Query, step.Args...)
-		err = fencesql.StoreError(err)
 	}
+	err = fencesql.StoreError(err)
 	if err == nil {
 		t.stored = step.After
 	}

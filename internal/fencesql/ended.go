@@ -17,37 +17,35 @@ const endedGrace = time.Second
 // postgresFate is what became of a transaction: in progress, committed, aborted, or NULL.
 const postgresFate = `SELECT coalesce(pg_xact_status($1::text::xid8), '')`
 
+// AndXact is appended to the text of a [Step] whose record nobody has read: it tells which
+// transaction has stored it.
+const AndXact = `, pg_current_xact_id()::text`
+
 // Ended is the error of a write on PostgreSQL that has failed with err since its effect
 // began, once its transaction is over. Whoever may execute statements in a transaction may
-// also end it, and then it is not rolled back any more: what became of it is asked, of the
-// server if t has read the record, and else of the receipt of operation, which was stored
-// before the effect. What the effect has committed by itself is never told as "nothing was
-// changed" (P5).
-func Ended(ctx context.Context, c Conn, t *Tx, key fence.Key, operation string, err error) error {
+// also end it, and then it is not rolled back any more: the server is asked what became of
+// it. What the effect has committed by itself is never told as "nothing was changed" (P5).
+// xact is the transaction; recorded says that the receipt was stored in it before the effect.
+func Ended(ctx context.Context, c Conn, xact string, recorded bool, key fence.Key, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endedGrace)
 	defer cancel()
-	var known, receipt bool
 	var fate string
+	asked := c.Row(ctx, postgresFate, xact).Scan(&fate)
 	switch {
-	case t.xact != "":
-		asked := c.Row(ctx, postgresFate, t.xact).Scan(&fate)
-		known = asked == nil && (fate == "aborted" || fate == "committed")
-	case operation != "":
-		_, found, asked := Find(ctx, PostgreSQL{}, c, key, operation)
-		known, receipt = asked == nil, found
-	}
-	switch {
-	case receipt:
+	case fate == "committed" && recorded:
 		return &lastword.Error{Code: lastword.CodeMutationUnknown, Op: "effect", Resource: key.Resource, Err: err,
 			Message: "the effect has ended its transaction by itself, and has committed it with its receipt",
 			Hint:    "look the operation up, or apply it again with the same operation id: it is not run again"}
 	case fate == "committed":
 		return Unrecorded(key, "is", err)
-	case !known && left(err):
+	case (asked != nil || fate != "aborted") && left(err):
 		return Unrecorded(key, "may be", err)
 	}
 	return err
 }
+
+// Xact is the transaction in which t has read a record on PostgreSQL, "" if in none.
+func Xact(t *Tx) string { return t.xact }
 
 // EndedLite is [Ended] on SQLite, for a transaction of which is known that it had ended
 // before the effect came back: by the engine, which rolls back by itself for the errors

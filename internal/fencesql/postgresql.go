@@ -37,6 +37,10 @@ FROM lastword.fence WHERE domain = $1 AND resource = $2 AND passed = pg_current_
 	postgresPass = `INSERT INTO lastword.pass AS p (domain, resource, xact) VALUES ($1, $2, pg_current_xact_id())
 ON CONFLICT (domain, resource) DO UPDATE SET xact = excluded.xact`
 
+	// postgresEstimated: some of what has bypassed the fence in a roll-out stand for others,
+	// which begins behind that number.
+	postgresEstimated = `SELECT EXISTS (SELECT 1 FROM lastword.bypass WHERE domain = $1 AND number > 10000 AND weight > 1)`
+
 	// postgresLook is one statement, so all of it is of one moment.
 	postgresLook = `SELECT '', current_setting('fsync'), current_setting('synchronous_commit'), f.fence IS NOT NULL,
 	coalesce(f.fence, 0), coalesce(f.lease_id, ''), coalesce(f.grant_digest, ''), coalesce(f.root, ''),

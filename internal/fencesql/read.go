@@ -37,12 +37,13 @@ func Inspect(ctx context.Context, e Engine, c Conn, key fence.Key) (found fence.
 	err = each(ctx, c, func(rows Rows) error {
 		var verdict string
 		var times int64
-		var estimated bool
-		err := rows.Scan(&verdict, &times, &estimated)
-		found.Estimated = found.Estimated || estimated
+		err := rows.Scan(&verdict, &times)
 		found.Refusals[lastword.Verdict(verdict)] += uint64(times)
 		return err
 	}, e.text().Refusals, key.Domain, string(key.Resource))
+	if _, ok := e.(PostgreSQL); err == nil && ok {
+		err = c.Row(ctx, postgresEstimated, key.Domain).Scan(&found.Estimated)
+	}
 	if err != nil {
 		return found, err
 	}

@@ -65,7 +65,7 @@ ON CONFLICT (domain) DO UPDATE SET
 
 	Records: `SELECT resource FROM main.lastword_fence WHERE domain = ?1 AND resource > ?2 ORDER BY resource LIMIT ?3`,
 
-	Refusals: `SELECT verdict, times, FALSE FROM main.lastword_refusal WHERE domain = ?1 AND resource = ?2`,
+	Refusals: `SELECT verdict, times FROM main.lastword_refusal WHERE domain = ?1 AND resource = ?2`,
 
 	Quarantine: `SELECT claimant, verdict, why, fence, lease_id, operation, seq, payload, content, noted_at
 FROM main.lastword_quarantine WHERE domain = ?1 AND resource = ?2 ORDER BY claimant, place`,
@@ -100,12 +100,10 @@ UNION SELECT domain FROM main.lastword_fence WHERE restored > 0 ORDER BY 1`,
 var postgresTexts = withBypass(translated(sqliteTexts))
 
 // withBypass counts what PostgreSQL's triggers have let pass in a roll-out as what it
-// would have been: a refusal. Beyond the number up to which all of them are kept, some
-// stand for others.
+// would have been: a refusal.
 func withBypass(t texts) texts {
 	t.Refusals += `
-UNION ALL SELECT 'SHADOW(' || verdict || ')', sum(weight)::bigint, FALSE FROM lastword.bypass WHERE domain = $1 AND resource = $2 GROUP BY verdict
-UNION ALL SELECT 'SHADOW(FENCE_REQUIRED)', 0, TRUE FROM (SELECT 1 FROM lastword.bypass WHERE number > 10000 AND weight > 1 AND domain = $1 LIMIT 1) AS sampled`
+UNION ALL SELECT 'SHADOW(' || verdict || ')', sum(weight)::bigint FROM lastword.bypass WHERE domain = $1 AND resource = $2 GROUP BY verdict`
 	return t
 }
 
