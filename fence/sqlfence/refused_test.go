@@ -271,7 +271,7 @@ func TestADetailThatIsNoneWritesNothing(t *testing.T) {
 		"deep": {strings.Repeat("[", 1_000_000), ""}, "NUL": {swap(`"op"`, `"o\u0000p"`), ""}, "control": {swap(`"op"`, `"o\np"`), ""},
 		"no attempt": {swap("attempt", "other"), ""}, "attempt a list": {`{"verdict": "STALE_OWNER", "domain": "d", "resource": "r", "attempt": ["owner"]}`, ""},
 		"no verdict": {swap("CONFLICT", ""), ""}, "applied": {swap("CONFLICT", "APPLIED"), ""}, "in shadow": {swap("CONFLICT", "SHADOW(CONFLICT)"), ""},
-		"no domain": {swap(`"domain": "test"`, `"domain": ""`), ""}, "no resource": {swap(`"doc/a"`, "null"), ""}, "no owner": {swap(`"o"`, `""`), ""},
+		"a resource that is not canonical": {swap(`"doc/a"`, `"doc/a/"`), ""}, "a control character": {swap(`"o"`, `"o\u0085"`), ""}, "no domain": {swap(`"domain": "test"`, `"domain": ""`), ""}, "no resource": {swap(`"doc/a"`, "null"), ""}, "no owner": {swap(`"o"`, `""`), ""},
 		"no operation": {swap(`"op"`, `""`), ""}, "a long owner": {swap(`"o"`, `"`+long+`"`), ""}, "a long reason": {swap("SEQ_TAKEN", long), ""},
 		"no number": {swap(`"fence": "1", "lease_id"`, `"fence": "one", "lease_id"`), ""}, "a huge number": {swap(`"fence": "1", "lease_id"`, `"fence": "99999999999999999999", "lease_id"`), ""},
 		"a negative seq": {swap(`"seq": "1"`, `"seq": "-1"`), ""}, "no digest": {swap("sha256:", "md5:"), ""}, "another content": {good, "y"},
