@@ -44,6 +44,7 @@ var rooms = []room{
 
 	// Servers of others, for tests and benchmarks.
 	{path: "internal/realservers"},
+	{path: "internal/sqlmutants", std: []string{"fmt", "regexp", "strings"}},
 	{path: "internal/postgrestest", ours: []string{"internal/realservers"}, third: []string{"github.com/jackc/pgx/v5"}},
 
 	{path: "internal/grantfile", ours: []string{"", "grant"}},

@@ -254,6 +254,9 @@ func carryOut[T Tx](ctx context.Context, w *passage, tx T, out *outcome, effect 
 		if err := tx.Store(ctx, w.key, out.record, out.decision.Record, &out.receipt); err != nil {
 			return err
 		}
+		if err := w.admitted(); err != nil { // it is Store that has waited
+			return err
+		}
 	}
 	result, err := effect(ctx, tx)
 	if err != nil {

@@ -6,6 +6,7 @@ import "slices"
 func cases() []testCase {
 	return slices.Concat(fencingCases(), proofCases(), statusCases(), intentCases(),
 		orderCases(), atomicCases(), exchangeCases(), recordCases(), evidenceCases(), sealCases(), operatorCases(), shadowCases(), nameCases(),
+		apartCases(), retentionCases(),
 		tableCases(), historyCases())
 }
 

@@ -56,7 +56,9 @@ func onlyWhatWasRead(w *world) {
 		change(&old)
 		same := old // what every write of a tenure changes, and no more
 		same.Exists, same.LastSeq, same.LastOperation, same.Fence = true, old.LastSeq+1, "next", rec.Fence
-		for _, next := range []fence.Record{same, withStep(same)} {
+		ofOld := same // of the tenure that was read, whichever it was
+		ofOld.Fence = old.Fence
+		for _, next := range []fence.Record{same, withStep(same), ofOld} {
 			if err := w.subject.Exchange(w.ctx, key, old, next, nil); err == nil {
 				w.Errorf("R15: a record with another %s than was read was replaced", name)
 				return

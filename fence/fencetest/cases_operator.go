@@ -17,6 +17,7 @@ func operatorCases() []testCase {
 		{name: caseRestored, run: restored, needs: needsOperator},
 		{name: caseWindow, run: windowKept, needs: needsOperator},
 		{name: caseUnraised, run: unraised, needs: needsOperator},
+		{name: "R16b: a record that a restore has not raised is frozen like any other", run: unraisedFreezes, needs: needsOperator},
 		{name: caseBegun, run: lostWithRestore, needs: needsOperator},
 		{name: "KF-16: a place and an authority restored from different moments", run: bothRestored, needs: needsOperator},
 	}
@@ -245,8 +246,10 @@ func windowKept(w *world) {
 // unraised: the declaration breaks off after the first record.
 func unraised(w *world) {
 	const one, two = "doc/1", "doc/2"
+	var last *tenure
 	for _, r := range []lastword.Resource{one, two} {
-		w.applied(w.apply(w.tenure(r), 1, "op-1", "1"))(1)
+		last = w.tenure(r)
+		w.applied(w.apply(last, 1, "op-1", "1"))(1)
 	}
 	answers := 0
 	n, err := w.subject.Restored(w.ctx, fence.Restore{Domain: domain, Until: wallClock, Act: act("backup"), NextFence: func(ctx context.Context, r lastword.Resource) (lastword.Token, error) {
@@ -258,6 +261,9 @@ func unraised(w *world) {
 	if err == nil || n != 1 {
 		w.Fatalf("%d raised, %v", n, err)
 	}
+	w.unchanged("a further write of the tenure that wrote before the restore", func() { // an adapter may remember it
+		w.refused(w.apply(last, 2, later(1000), "2"))(lastword.FenceRegression, 1)
+	})
 	a, b := w.tenure(one), w.tenure(two)
 	w.applied(w.apply(a, 1, later(1000), "2"))(1)
 	w.unchanged("a record that was not raised", func() {
@@ -289,6 +295,30 @@ func unraised(w *world) {
 		w.Fatalf("%d reopened, want 2", n)
 	}
 	w.applied(w.apply(c, 2, "op-9", "4"))(2)
+}
+
+func unraisedFreezes(w *world) {
+	const one, two = "doc/1", "doc/2"
+	w.applied(w.apply(w.tenure(one), 1, "op-1", "1"))(1)
+	w.authority.setCounter(two, 49)
+	b := w.tenure(two)
+	w.applied(w.apply(b, 1, "op-1", "1"))(1)
+	answers := 0
+	_, err := w.subject.Restored(w.ctx, fence.Restore{Domain: domain, Until: wallClock, Act: act("backup"), NextFence: func(ctx context.Context, r lastword.Resource) (lastword.Token, error) {
+		if answers++; answers > 1 {
+			return 0, errors.New("silent")
+		}
+		return w.nextOf(ctx, r)
+	}})
+	if err == nil || !w.record(two).Unraised {
+		w.Fatalf("declared: %v; the record is %+v", err, w.record(two))
+	}
+	w.authority.setCounter(two, 40) // the authority was restored, too
+	a := w.tenure(two)
+	w.refused(w.apply(a, 1, later(1000), "2"))(lastword.FenceRegression, b.claims.Fence)
+	if !w.record(two).Frozen {
+		w.Fatalf("the record is not frozen: %+v", w.record(two))
+	}
 }
 
 // lostWithRestore: the record was begun after the backup.

@@ -19,6 +19,9 @@ func shadowCases() []testCase {
 			return needsWithin(s)
 		}},
 		{name: caseEnforced, run: shadowEnds, needs: needsShadow},
+		{name: "R18: of the prefixes of a resource the longest counts", run: shadowBelow, needs: func(s Subject) string {
+			return lacks(s.ShadowBelow == nil || s.EnforceBelow == nil, "roll-out of a prefix (ShadowBelow, EnforceBelow)")
+		}},
 		{name: "R20: a declared restore ends the roll-out", run: shadowRestored, needs: func(s Subject) string {
 			if lack := needsShadow(s); lack != "" {
 				return lack
@@ -186,4 +189,48 @@ func shadowRestored(w *world) {
 	if w.record(doc).Shadow {
 		w.Fatalf("a restored place goes on with a roll-out that may have ended")
 	}
+}
+
+// shadowBelow looks at the record, and writes: an adapter may have two ways to ask.
+func shadowBelow(w *world) {
+	w.unchecked = true
+	o := w.elsewhere()
+	begin := func(at *world, prefix string) {
+		w.must(w.subject.ShadowBelow(w.ctx, at.authority.domain, prefix, act("a roll-out")))
+	}
+	end := func(at *world, prefix string) {
+		_, err := w.subject.EnforceBelow(w.ctx, at.authority.domain, prefix, act("it is over"))
+		w.must(err)
+	}
+	are := func(at *world, shadow bool, resources ...lastword.Resource) {
+		w.Helper()
+		for _, r := range resources {
+			if got := at.record(r).Shadow; got != shadow {
+				w.Fatalf("a roll-out of %s in %s: %v, want %v", r, at.authority.domain, got, shadow)
+			}
+			a := at.tenure(r)
+			at.applied(at.apply(a, 1, "op of "+a.claims.LeaseID, "1"))(1)
+			got, err := at.apply(a, 9, "late op of "+a.claims.LeaseID, "9")
+			if shadow {
+				at.toldOnly(got, err)(lastword.OutOfOrder)
+			} else {
+				at.refused(got, err)(lastword.OutOfOrder, a.claims.Fence)
+			}
+		}
+	}
+	begin(o, "")
+	begin(w, "doc/")
+	begin(w, "one")
+	are(w, true, "doc/a", "doc/b/c", "doc/hot/x", "one")
+	are(w, false, "doc", "docs/a", "do/a", "a/doc/a", "one/a", "oneself", "on", "else")
+	are(o, true, "else", "doc/a")
+	end(w, "doc/hot/")
+	are(w, true, "doc/a", "doc/b/c", "doc/hotter", "one")
+	are(w, false, "doc/hot/x", "doc/hot/y/z")
+	end(o, "doc/")
+	are(o, true, "else", "docs")
+	are(o, false, "doc/a")
+	end(o, "")
+	are(o, false, "else", "docs", "doc/a")
+	are(w, true, "doc/a", "one")
 }

@@ -56,10 +56,11 @@ type Harness struct {
 	Open func(tb TB) Subject
 	// Seed repeats the random cases of an earlier run; 0 draws one.
 	Seed uint64
+	// CaseTimeout is how long one case may take, so that a place that hangs is a failure
+	// with a name; 0 is two minutes.
+	CaseTimeout time.Duration
 }
 
-// caseTimeout is how long one case may take, so that a place that hangs is a
-// failure with a name.
 const caseTimeout = 2 * time.Minute
 
 // testCase is one rule and how it is proved.
@@ -140,7 +141,7 @@ func (c testCase) rank(first []string) int {
 
 // attempt runs the case on a fresh place, or says why it is skipped.
 func (c testCase) attempt(tb TB, h Harness) (skipped string) {
-	ctx, cancel := context.WithTimeout(tb.Context(), caseTimeout)
+	ctx, cancel := context.WithTimeout(tb.Context(), cmp.Or(h.CaseTimeout, caseTimeout))
 	defer cancel()
 	w := newWorld(ctx, tb, h)
 	if c.needs != nil {

@@ -15,10 +15,14 @@ import (
 
 const domain = "fencetest.example"
 
+// otherDomain is in the same place. It comes first in every order.
+const otherDomain = "another.example"
+
 // issuer plays the authority: it signs real grants and answers real questions. What
 // a real one never does (two grants of one fence, a counter that goes back) it does
 // when a case asks for it.
 type issuer struct {
+	domain   string
 	signer   *grant.Signer
 	stranger *grant.Signer // a key that nobody trusts
 
@@ -33,7 +37,7 @@ type issuer struct {
 	asked    int
 }
 
-func newIssuer() (*issuer, error) {
+func newIssuer(domain string) (*issuer, error) {
 	key, err := grant.NewKey()
 	if err != nil {
 		return nil, err
@@ -43,7 +47,7 @@ func newIssuer() (*issuer, error) {
 		return nil, err
 	}
 	i := &issuer{
-		counters: map[lastword.Resource]uint64{}, current: map[lastword.Resource]*tenure{},
+		domain: domain, counters: map[lastword.Resource]uint64{}, current: map[lastword.Resource]*tenure{},
 		states: map[string]lastword.State{},
 	}
 	if i.signer, err = grant.NewSigner(domain, key); err != nil {
@@ -122,7 +126,7 @@ func (i *issuer) issue(r lastword.Resource, owner string, f lastword.Token, chan
 	n := i.leases
 	i.mu.Unlock()
 	c := grant.Claims{
-		Domain: domain, Resource: r, Owner: owner,
+		Domain: i.domain, Resource: r, Owner: owner,
 		RequestID: fmt.Sprintf("request-%d", n), LeaseID: fmt.Sprintf("lease-%d", n),
 		Fence: f, Revision: uint64(n), PolicyGeneration: 1, Class: lastword.ClassWrite,
 		Root: lastword.DigestOf([]byte("work on " + string(r))),

@@ -47,6 +47,26 @@ type Subject struct {
 	// Exchange makes old into next, and keeps receipt if it is not nil, in a transaction
 	// that has locked the record: the bare conditional write (R15). [Of] offers it.
 	Exchange func(ctx context.Context, key fence.Key, old, next fence.Record, receipt *lastword.Receipt) error
+	// Bundle, RaiseBundle and Records are those of [fence.Place]. [Of] offers them.
+	Bundle      func(ctx context.Context, domain string) (fence.BundleFloor, error)
+	RaiseBundle func(ctx context.Context, domain string, seen fence.BundleFloor) error
+	Records     func(ctx context.Context, domain string, after lastword.Resource, limit int) ([]lastword.Resource, error)
+
+	// What follows an adapter offers to operators, if it likes. [Of] finds it at a place
+	// by the methods Prune, Dismiss, Domains, Windows, Shadow and Enforce of these forms.
+
+	// Expire removes the receipts that r lets go, and leaves what R19 wants.
+	Expire func(ctx context.Context, key fence.Key, r fence.Retention) (pruned int, err error)
+	// Dismiss removes what is in quarantine of one claimant, or of all ("").
+	Dismiss func(ctx context.Context, key fence.Key, claimant string, act fence.Act) (dismissed int64, err error)
+	// Domains are those in which the place has a record, a receipt or a refusal of r.
+	Domains func(ctx context.Context, r lastword.Resource) ([]string, error)
+	// Windows are the domains in which a window after a restore is open (R20).
+	Windows func(ctx context.Context) ([]string, error)
+	// ShadowBelow begins the roll-out of all resources with a prefix, which ends with a
+	// slash, or is "" for all, or is a resource; EnforceBelow ends it (R18).
+	ShadowBelow  func(ctx context.Context, domain, prefix string, act fence.Act) error
+	EnforceBelow func(ctx context.Context, domain, prefix string, act fence.Act) (ended int, err error)
 	// Image is everything that the place holds, as text that is equal for equal
 	// contents.
 	Image func(ctx context.Context) (string, error)
@@ -129,6 +149,8 @@ func Of[T fence.Tx](p Parts[T]) Subject {
 			})
 		},
 	}
+	s.Bundle, s.RaiseBundle, s.Records = p.Place.Bundle, p.Place.RaiseBundle, p.Place.Records
+	s.forOperators(p.Place)
 	if p.Begin != nil {
 		s.Within = p.within
 	}
@@ -139,6 +161,36 @@ func Of[T fence.Tx](p Parts[T]) Subject {
 		s.Second = &second
 	}
 	return s
+}
+
+// forOperators takes what a place offers beyond [fence.Place].
+func (s *Subject) forOperators(place any) {
+	if p, ok := place.(interface {
+		Prune(ctx context.Context, key fence.Key, r fence.Retention) (int, error)
+	}); ok {
+		s.Expire = p.Prune
+	}
+	if p, ok := place.(interface {
+		Dismiss(ctx context.Context, key fence.Key, claimant string, act fence.Act) (int64, error)
+	}); ok {
+		s.Dismiss = p.Dismiss
+	}
+	if p, ok := place.(interface {
+		Domains(ctx context.Context, r lastword.Resource) ([]string, error)
+	}); ok {
+		s.Domains = p.Domains
+	}
+	if p, ok := place.(interface {
+		Windows(ctx context.Context) ([]string, error)
+	}); ok {
+		s.Windows = p.Windows
+	}
+	if p, ok := place.(interface {
+		Shadow(ctx context.Context, domain, prefix string, act fence.Act) error
+		Enforce(ctx context.Context, domain, prefix string, act fence.Act) (int, error)
+	}); ok {
+		s.ShadowBelow, s.EnforceBelow = p.Shadow, p.Enforce
+	}
 }
 
 func (p Parts[T]) effect(ctx context.Context, tx T, c fence.Call, w Write) error {

@@ -25,7 +25,8 @@ type world struct {
 	subject   Subject
 	second    Subject // another handle, if there is one
 	authority *issuer
-	gate      *fence.Gate // asks every time, in query mode
+	gate      *fence.Gate       // asks every time, in query mode
+	rows      lastword.Resource // comes before the names of business values
 
 	mu sync.Mutex
 	// touched is every operation that was submitted, by resource; acked is every
@@ -51,7 +52,7 @@ func newWorld(ctx context.Context, tb TB, h Harness) *world {
 	if s.Second != nil {
 		w.second = *s.Second
 	}
-	authority, err := newIssuer()
+	authority, err := newIssuer(domain)
 	w.must(err)
 	w.authority = authority
 	w.gate = w.newGate(nil)
@@ -74,10 +75,10 @@ func (w *world) random() *rand.Rand {
 // newGate is a gate that believes the authority and asks it every time.
 func (w *world) newGate(change func(*fence.Config)) *fence.Gate {
 	w.Helper()
-	v, err := grant.NewVerifier(domain, w.authority, grant.VerifierConfig{})
+	v, err := grant.NewVerifier(w.authority.domain, w.authority, grant.VerifierConfig{})
 	w.must(err)
 	cfg := fence.Config{
-		Domain: domain, Verifier: v, Status: w.authority, StatusReuse: -1,
+		Domain: w.authority.domain, Verifier: v, Status: w.authority, StatusReuse: -1,
 		AskTimeout: 10 * time.Second,
 		Now:        func() time.Time { return time.Unix(1_800_000_123, 456_789_000) },
 	}
@@ -124,7 +125,26 @@ func call(t *tenure, seq uint64, operation, value string) fence.Call {
 
 // apply makes one write through the world's own gate.
 func (w *world) apply(t *tenure, seq uint64, operation, value string) (lastword.Receipt, error) {
-	return w.submit(w.subject, w.gate, call(t, seq, operation, value), Write{Resource: t.claims.Resource, Value: value})
+	return w.submit(w.subject, w.gate, call(t, seq, operation, value), Write{Resource: w.rows + t.claims.Resource, Value: value})
+}
+
+// elsewhere is another domain in the same place, with an authority of its own. Its
+// business values are others, too: nobody but the fence knows of domains.
+func (w *world) elsewhere() *world {
+	w.Helper()
+	authority, err := newIssuer(otherDomain)
+	w.must(err)
+	o := &world{
+		TB: w.TB, ctx: w.ctx, seed: w.seed, open: w.open, subject: w.subject, second: w.second, authority: authority,
+		rows: otherDomain + "/", touched: map[lastword.Resource]map[string]bool{},
+	}
+	o.gate = o.newGate(nil)
+	return o
+}
+
+// key is a resource in the world's domain.
+func (w *world) key(r lastword.Resource) fence.Key {
+	return fence.Key{Domain: w.authority.domain, Resource: r}
 }
 
 // submit is every write that a case makes.

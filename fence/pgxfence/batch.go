@@ -47,7 +47,7 @@ type looked struct {
 func (l *looked) Load(ctx context.Context, key fence.Key, operation string) (rec fence.Record, known fence.Known, err error) {
 	if l.guess != nil {
 		l.from = *l.guess
-		return l.from.Record, fence.Known{}, nil
+		return l.from.Record, l.from.Known(operation), nil
 	}
 	l.from, known, err = fencesql.LookAt(ctx, conn{l.place.pool}, key, operation)
 	return l.from.Record, known, l.place.fail("load", key, err)

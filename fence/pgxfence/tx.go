@@ -60,7 +60,7 @@ func (t *Tx) Load(ctx context.Context, key fence.Key, operation string) (fence.R
 		return t.tables.Load(ctx, key, operation)
 	}
 	if t.guess != nil {
-		return t.guess.Record, fence.Known{}, nil
+		return t.guess.Record, t.guess.Known(operation), nil
 	}
 	b := &pgx.Batch{}
 	b.BeginTx(t.options())

@@ -164,6 +164,17 @@ END LOOP; END $$`)
 		t.Fatalf("faults %s", f)
 	}
 	p.refused(statementsOfNoResource...)
+	mustExec(t, p.db, `DO $$ DECLARE f record; BEGIN
+FOR f IN SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'lastword'::regnamespace AND proname LIKE 'guard\_%' LOOP
+	EXECUTE format('CREATE OR REPLACE FUNCTION lastword.%I() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS %L', f.proname,
+		replace(regexp_replace(f.prosrc, '^\n-- columns [0-9 ]*', ''), ' COLLATE "C", ''/'')', ', ''/'')'));
+END LOOP; END $$`) // a little older
+	if err := sqlfence.Init(t.Context(), p.db); err != nil {
+		t.Fatal(err)
+	}
+	if f := p.faults(); f != "" {
+		t.Fatalf("faults %s", f)
+	}
 	older("-- and something else")
 	if err := sqlfence.Init(t.Context(), p.db); err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ type Place struct {
 	engine    fencesql.Engine
 	memory    bool
 	isolation sql.IsolationLevel
-	seen      fencesql.Memory      // on PostgreSQL
+	seen      fencesql.Memory      // what was committed last
 	stmts     map[string]*sql.Stmt // prepared by the pool once per connection
 
 	protects protection

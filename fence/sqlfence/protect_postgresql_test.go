@@ -550,3 +550,23 @@ func TestARestoredPostgreSQLForgetsWhoHadPassed(t *testing.T) { // R20
 	}
 	p.refused(`UPDATE doc SET body = 'x' WHERE id = 'a'`)
 }
+
+// A row that belongs to no resource is open to nobody: a NULL, or a slash where a template
+// has several columns.
+func TestOnPostgreSQLARowOfNoResourceIsRefused(t *testing.T) { // R17
+	p := pgProtect(t, `CREATE TABLE doc (n int PRIMARY KEY, id text, body text); INSERT INTO doc VALUES (1, NULL, 'old'), (2, 'b', 'old');
+CREATE TABLE task (tenant text, nr int, state text, note text); INSERT INTO task VALUES ('t', 2, NULL, 'n')`,
+		sqlfence.Protection{Table: "doc", Template: "doc/{id}"},
+		sqlfence.Protection{Table: "task", Template: "task/{tenant}/{nr}", Columns: []string{"state"}})
+	p.refused(
+		`INSERT INTO doc VALUES (3, NULL, 'x')`,
+		`UPDATE doc SET body = 'x' WHERE n = 1`,
+		`UPDATE doc SET id = NULL WHERE n = 2`,
+		`UPDATE doc SET id = 'c' WHERE n = 1`,
+		`DELETE FROM doc WHERE n = 1`,
+		`INSERT INTO task VALUES ('a/b', 1, 'done', 'n')`,
+		`INSERT INTO task VALUES (NULL, 1, 'done', 'n')`,
+		`UPDATE task SET tenant = 'a/b', state = 'done' WHERE nr = 2`,
+	)
+	p.admitted(`INSERT INTO task VALUES ('a/b', 1, NULL, 'n')`)
+}

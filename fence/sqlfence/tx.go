@@ -88,7 +88,7 @@ func (t *Tx) guessing() bool { return t.guess != nil && t.stored == nil }
 // Load reads the record under its lock, or takes what is remembered of it.
 func (t *Tx) Load(ctx context.Context, key fence.Key, operation string) (fence.Record, fence.Known, error) {
 	if t.guessing() {
-		return t.guess.Record, fence.Known{}, nil
+		return t.guess.Record, t.guess.Known(operation), nil
 	}
 	return t.tables.Load(ctx, key, operation)
 }
@@ -108,7 +108,9 @@ func (t *Tx) Store(ctx context.Context, key fence.Key, old, next fence.Record, r
 		if err := t.same(ctx); err != nil {
 			return t.place.fail("store", key, err)
 		}
-		return t.tables.Store(ctx, key, old, next, receipt)
+		err := t.tables.Store(ctx, key, old, next, receipt)
+		t.stored = fencesql.Stored(t.tables)
+		return err
 	}
 	var step fencesql.Step
 	var err error
@@ -158,7 +160,11 @@ func (t *Tx) SQL() *sql.Tx { return t.sql }
 func (p *Place) Join(tx *sql.Tx) *Tx { return p.tx(tx, true) }
 
 func (p *Place) tx(tx *sql.Tx, theirs bool) *Tx {
-	return &Tx{tables: fencesql.NewTx(p.engine, p.conn(tx), theirs, p.memory), place: p, sql: tx, theirs: theirs}
+	t := &Tx{tables: fencesql.NewTx(p.engine, p.conn(tx), theirs, p.memory), place: p, sql: tx, theirs: theirs}
+	if p.lite() {
+		fencesql.Remember(t.tables, &p.seen)
+	}
+	return t
 }
 
 // conn is a transaction in which the statements of every write are prepared.

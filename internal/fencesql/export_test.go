@@ -3,7 +3,7 @@ package fencesql
 import "reflect"
 
 // Functions are the texts of the functions of PostgreSQL.
-var Functions = map[string]string{"load": postgresLoad, "store": postgresStore}
+var Functions = map[string]string{"load": postgresLoad, "store": postgresStore, "shadows": postgresShadows}
 
 // Statements are the texts that adapters send, by name.
 func Statements(e Engine) map[string]string {
@@ -20,6 +20,10 @@ func Statements(e Engine) map[string]string {
 		}
 		return all
 	}
-	all["Look"], all["Pass"] = postgresLook, postgresPass
+	for name, text := range map[string]string{
+		"Look": postgresLook, "Pass": postgresPass, "Same": postgresSame, "Forget": postgresForget, "ForgetPasses": postgresForgetPasses,
+	} {
+		all[name] = text
+	}
 	return all
 }

@@ -9,6 +9,14 @@ const (
 	stateUnsafe    = "LW004" // a COMMIT of this connection could be lost
 )
 
+// postgresShadows says whether a resource is being rolled out (R18).
+const postgresShadows = `CREATE FUNCTION lastword.shadows(in_domain text, in_resource text) RETURNS boolean LANGUAGE sql STABLE AS $$
+	SELECT EXISTS (SELECT 1 FROM lastword.rollout o WHERE o.domain = in_domain AND o.shadow = 1) AND coalesce((
+		SELECT o.shadow = 1 FROM lastword.rollout o WHERE o.domain = in_domain AND (o.prefix = '' OR o.prefix = in_resource
+			OR right(o.prefix, 1) = '/' AND left(in_resource, length(o.prefix)) = o.prefix)
+		ORDER BY length(o.prefix) DESC LIMIT 1), FALSE)
+$$`
+
 // postgresLoad locks a record and says what is known beside it. in_open opens the
 // resource for this transaction, as everything does that stores a record; a gate that
 // then refuses has to roll back, so only a transaction of the adapter's own asks for it.
@@ -95,7 +103,7 @@ BEGIN
 	IF in_xact <> '' AND in_xact <> pg_current_xact_id()::text THEN
 		RAISE EXCEPTION 'lastword: the transaction that read the record has ended' USING ERRCODE = 'LW003';
 	END IF;
-	IF in_xact = '' AND (current_setting('fsync') <> 'on' OR current_setting('synchronous_commit') = 'off') THEN
+	IF current_setting('fsync') <> 'on' OR current_setting('synchronous_commit') = 'off' THEN -- an effect may have changed that
 		RAISE EXCEPTION 'lastword: fsync is %, synchronous_commit is %', current_setting('fsync'), current_setting('synchronous_commit')
 			USING ERRCODE = 'LW004';
 	END IF;

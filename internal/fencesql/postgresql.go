@@ -39,7 +39,9 @@ ON CONFLICT (domain, resource) DO UPDATE SET xact = excluded.xact`
 
 	// postgresEstimated: some of what has bypassed the fence in a roll-out stand for others,
 	// which begins behind that number.
-	postgresEstimated = `SELECT EXISTS (SELECT 1 FROM lastword.bypass WHERE domain = $1 AND number > 10000 AND weight > 1)`
+	postgresEstimated    = `SELECT EXISTS (SELECT 1 FROM lastword.bypass WHERE domain = $1 AND number > 10000 AND weight > 1)`
+	postgresForget       = `UPDATE lastword.fence SET passed = NULL WHERE domain = $1 AND passed IS NOT NULL`
+	postgresForgetPasses = `DELETE FROM lastword.pass WHERE domain = $1`
 
 	// postgresLook is one statement, so all of it is of one moment.
 	postgresLook = `SELECT '', current_setting('fsync'), current_setting('synchronous_commit'), f.fence IS NOT NULL,
@@ -142,7 +144,7 @@ func postgresDurable(fsync, synchronous string) error {
 }
 
 func (PostgreSQL) store(ctx context.Context, t *Tx, w change) error {
-	args, err := storeArgs(t.xact, 0, w)
+	args, _, err := storeArgs(t.xact, 0, w, nil)
 	if err != nil {
 		return err
 	}
@@ -151,23 +153,27 @@ func (PostgreSQL) store(ctx context.Context, t *Tx, w change) error {
 }
 
 // storeArgs are the arguments of [postgresStoreCall]. xact is the transaction that has
-// read the record, "" if none has; pruned is the watermark that was read then.
-func storeArgs(xact string, pruned uint64, w change) ([]any, error) {
+// read the record, "" if none has; pruned is the watermark that was read then; was are the
+// columns of the record that was read, if they are remembered. now are those of the next.
+func storeArgs(xact string, pruned uint64, w change, was []any) (args, now []any, err error) {
 	now, err1 := recordArgs(w.next)
-	was, err2 := recordArgs(w.old)
+	var err2 error
+	if was == nil {
+		was, err2 = recordArgs(w.old)
+	}
 	var r lastword.Receipt
 	if w.receipt != nil {
 		r = *w.receipt
 	}
 	kept, err3 := receiptArgs(w.key, r)
 	if err := errors.Join(err1, err2, err3); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	args := make([]any, 0, 54)
+	args = make([]any, 0, 54)
 	args = append(args, xact, w.key.Domain, string(w.key.Resource), w.old.Exists)
 	args = append(append(args, now...), was...)
 	args = append(append(args, w.receipt != nil), kept[2:]...)
-	return append(args, digestOf(r.Operation), int64(pruned)), nil
+	return append(args, digestOf(r.Operation), int64(pruned)), now, nil
 }
 
 // Step is one conditional write on PostgreSQL that is still to be sent; [StoreError]
@@ -180,27 +186,39 @@ type Step struct {
 
 // Seen is a record, and what stands beside it, as they were committed at some moment.
 type Seen struct {
-	Record fence.Record
-	pruned uint64
+	Record  fence.Record
+	pruned  uint64
+	columns []any // as a statement takes them
+}
+
+// Known is what is remembered of an operation: that it has a receipt or a tombstone only
+// the database can tell, and the write that is decided on this asks for it. What the
+// watermark says goes with the record (R19).
+func (s Seen) Known(operation string) fence.Known {
+	return fence.Known{Tombstone: fence.Pruned(operation, s.pruned)}
 }
 
 // StepOf is [Tx.Store] as a statement to send.
 func StepOf(t *Tx, key fence.Key, old, next fence.Record, receipt *lastword.Receipt) (Step, error) {
-	return stepOf(t.xact, t.pruned, change{key: key, old: old, next: next, receipt: receipt})
+	return stepOf(t.xact, t.pruned, change{key: key, old: old, next: next, receipt: receipt}, nil)
 }
 
 // StepFrom is a step from old, which was seen in whatever transaction: the write itself
 // decides whether it is still so.
 func StepFrom(from Seen, key fence.Key, old, next fence.Record, receipt *lastword.Receipt) (Step, error) {
-	return stepOf("", from.pruned, change{key: key, old: old, next: next, receipt: receipt})
+	var was []any
+	if from.Record == old {
+		was = from.columns
+	}
+	return stepOf("", from.pruned, change{key: key, old: old, next: next, receipt: receipt}, was)
 }
 
-func stepOf(xact string, pruned uint64, w change) (Step, error) {
+func stepOf(xact string, pruned uint64, w change, was []any) (Step, error) {
 	if err := forward(w.old, w.next); err != nil {
 		return Step{}, err
 	}
-	args, err := storeArgs(xact, pruned, w)
-	return Step{Query: postgresStoreCall, Args: args, After: &Seen{Record: w.next, pruned: pruned}}, err
+	args, now, err := storeArgs(xact, pruned, w, was)
+	return Step{Query: postgresStoreCall, Args: args, After: &Seen{Record: w.next, pruned: pruned, columns: now}}, err
 }
 
 // SameStep fails where the transaction is not the one that has stored the record, because
@@ -282,9 +300,9 @@ func PassStep(key fence.Key) Step {
 
 // forget removes the numbers of transactions: in a restored server they come again.
 func (PostgreSQL) forget(ctx context.Context, t *Tx, domain string) error {
-	_, err := t.conn.Exec(ctx, `UPDATE lastword.fence SET passed = NULL WHERE domain = $1 AND passed IS NOT NULL`, domain)
+	_, err := t.conn.Exec(ctx, postgresForget, domain)
 	if err == nil {
-		_, err = t.conn.Exec(ctx, `DELETE FROM lastword.pass WHERE domain = $1`, domain)
+		_, err = t.conn.Exec(ctx, postgresForgetPasses, domain)
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package fencesql_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -49,8 +50,19 @@ func TestWhatWasPrunedIsExpiredAndNeverDoneAgain(t *testing.T) { // KF-33 (1), R
 				if _, err := g.write(t.Context(), h, "r", never, "v"); bound != errors.Is(err, lastword.ErrReceiptExpired) {
 					t.Errorf("issued before the watermark and never applied: %v", err)
 				}
-				if n := effects(t, db, early); n != 1 {
-					t.Errorf("%d effects", n)
+				// What a place remembers of a record has its watermark in it.
+				for i, op := range []string{early, "no-time", later, never} {
+					if _, err := g.write(t.Context(), h, "r", fmt.Sprint("between-", i), "v"); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := g.write(t.Context(), h, "r", op, "v"); !errors.Is(err, lastword.ErrReceiptExpired) && (bound || op != never) {
+						t.Errorf("%s once more: %v", op, err)
+					}
+				}
+				for op, want := range map[string]int{early: 1, "no-time": 1, later: 1, never: map[bool]int{false: 1}[bound]} {
+					if n := effects(t, db, op); n != want {
+						t.Errorf("%s: %d effects, want %d", op, n, want)
+					}
 				}
 				newer := s.holder("r", "b", 2)
 				if _, _, err := g.resolve(t.Context(), "r", newer, early); !errors.Is(err, lastword.ErrReceiptExpired) {

@@ -109,7 +109,7 @@ func (e SQLite) Check(ctx context.Context, c Conn) error {
 // Hot are the statements of every write.
 func (SQLite) Hot() []string {
 	return []string{
-		sqliteLock, sqliteBegin, sqliteLoad, sqliteInsert, sqliteUpdate, sqliteUpdateNumber, sqliteInsertReceipt, sqliteTexts.Receipt,
+		sqliteLock, sqliteBegin, sqliteLoad, sqliteSame, sqliteInsert, sqliteUpdate, sqliteUpdateNumber, sqliteInsertReceipt, sqliteTexts.Receipt,
 	}
 }
 
@@ -125,6 +125,9 @@ func (SQLite) lock(ctx context.Context, c Conn) error {
 }
 
 func (e SQLite) load(ctx context.Context, t *Tx, key fence.Key, operation string) (loaded, error) {
+	if l, found, err := e.recall(ctx, t, key, operation); found || err != nil {
+		return l, err
+	}
 	return e.look(ctx, t.conn, key, operation)
 }
 
@@ -138,15 +141,25 @@ func (SQLite) look(ctx context.Context, c Conn, key fence.Key, operation string)
 }
 
 func (e SQLite) store(ctx context.Context, t *Tx, w change) error {
-	if err := e.stillOpen(ctx, t.conn); err != nil {
-		return err
+	if t.theirs { // the adapter has marked its own
+		if err := e.stillOpen(ctx, t.conn); err != nil {
+			return err
+		}
 	}
-	query, args, err := sqliteChange(w)
+	now, err := recordArgs(w.next)
 	if err != nil {
 		return err
 	}
-	if err := one(t.conn.Exec(ctx, query, args...)); err != nil || w.receipt == nil {
+	query, args, err := sqliteChange(t, w, now)
+	if err != nil {
 		return err
+	}
+	if err := one(t.conn.Exec(ctx, query, args...)); err != nil {
+		return err
+	}
+	t.keep(w.next, now)
+	if w.receipt == nil {
+		return nil
 	}
 	if args, err = receiptArgs(w.key, *w.receipt); err != nil {
 		return err
@@ -158,7 +171,7 @@ func (e SQLite) store(ctx context.Context, t *Tx, w change) error {
 	return one(rows, err)
 }
 
-// stillOpen notices that SQLite has rolled the transaction back by itself, because a
+// stillOpen notices that SQLite has rolled a caller's transaction back by itself, because a
 // statement of the effect failed or was interrupted and the effect went on. Record
 // and receipt would then be committed one by one, for an effect that is gone. Only a
 // second BEGIN can tell: inside a transaction it fails and changes nothing.
@@ -175,16 +188,12 @@ func (e SQLite) stillOpen(ctx context.Context, c Conn) error {
 }
 
 // sqliteChange is the statement that makes old into next.
-func sqliteChange(w change) (query string, args []any, err error) {
+func sqliteChange(t *Tx, w change, now []any) (query string, args []any, err error) {
 	where := []any{w.key.Domain, string(w.key.Resource)}
-	now, err := recordArgs(w.next)
-	if err != nil {
-		return "", nil, err
-	}
 	if !w.old.Exists {
 		return sqliteInsert, slices.Concat(where, now), nil
 	}
-	before, err := recordArgs(w.old)
+	before, err := t.columnsOf(w.old)
 	if err != nil {
 		return "", nil, err
 	}

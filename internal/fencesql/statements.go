@@ -85,7 +85,7 @@ ON CONFLICT DO NOTHING`,
 	Dismiss:    `DELETE FROM main.lastword_quarantine WHERE domain = ?1 AND resource = ?2`,
 	DismissOne: `DELETE FROM main.lastword_quarantine WHERE domain = ?1 AND resource = ?2 AND claimant = ?3`,
 
-	EndRollouts: `UPDATE main.lastword_rollout SET shadow = 0 WHERE domain = ?1 AND shadow = 1`,
+	EndRollouts: `UPDATE main.lastword_rollout SET shadow = 0 WHERE domain = ?1`,
 
 	Domains: `SELECT domain FROM main.lastword_fence WHERE resource = ?1
 UNION SELECT domain FROM main.lastword_receipt WHERE resource = ?1

@@ -27,6 +27,10 @@ type Tx struct {
 	shadow bool   // it is being rolled out
 	xact   string // the transaction that has read the record, on PostgreSQL
 	pruned uint64 // the record's watermark then
+
+	remembers *Memory // on SQLite; nil: nothing
+	recalled  *Seen   // what was remembered, and is still so
+	stored    *Seen   // what was stored last
 }
 
 // NewTx is the tables in a transaction that was begun on conn: by the adapter, or, if

@@ -3,6 +3,7 @@ package fencesql_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -206,4 +207,56 @@ func TestANewerTenureSettlesByAdvanceAndLookup(t *testing.T) { // R22, R16a
 		}
 		verify(t, db)
 	})
+}
+
+// over is a holder whose tenure can end.
+type over struct {
+	*holder
+	ended atomic.Bool
+}
+
+func (h *over) State() lastword.HolderState {
+	if h.ended.Load() {
+		return lastword.HolderExpired
+	}
+	return lastword.HolderHeld
+}
+
+func TestATenureThatEndsWhileTheRecordIsLockedStartsNoEffect(t *testing.T) { // R26
+	for _, c := range clients {
+		t.Run(c.name, func(t *testing.T) {
+			dsn := database(t)
+			db, s := openDB(t, dsn), newSeal(t)
+			g := c.guard(t, dsn, s, 2)
+			if g.apply == nil {
+				t.Skip("the statements follow the check in one round trip")
+			}
+			h := &over{holder: s.holder("r", "a", 1)}
+			if _, err := g.write(t.Context(), h, "r", "first", "v"); err != nil { // the place remembers the record
+				t.Fatal(err)
+			}
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.ExecContext(t.Context(), `SELECT 1 FROM lastword.fence FOR UPDATE`); err != nil {
+				t.Fatal(err)
+			}
+			done, ran := make(chan error, 1), false
+			go func() {
+				_, err := g.apply(t.Context(), h, "op", []byte("w"), func(context.Context, exec) error { ran = true; return nil })
+				done <- err
+			}()
+			await(t, func() bool {
+				return count(t, db, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
+			})
+			h.ended.Store(true)
+			if err := tx.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-done; !errors.Is(err, lastword.ErrNotHolder) || ran {
+				t.Errorf("the tenure ended while its write waited: %v, ran %v", err, ran)
+			}
+		})
+	}
 }

@@ -263,11 +263,11 @@ END `, domain, quoteText(s.Template.Prefix()),
 		and(postgresHas(s.Columns, "NEW"), postgresChanged(s, "INSERT")), row("NEW", "(NOT looked OR before IS DISTINCT FROM r) AND "))
 }
 
-// formerBody is the function that this body was before.
-func formerBody(body string) string {
-	line := strings.Index(body[1:], "\n") + 1
-	return strings.NewReplacer("\tlooked boolean := FALSE;\n", "", "; looked := TRUE;", ";",
-		"(NOT looked OR before IS DISTINCT FROM r)", "before IS DISTINCT FROM r", ` COLLATE "C", '/')`, ", '/')").Replace(body[line:])
+// formerBodies are the functions that this body was before, the newest first.
+func formerBodies(body string) (newest, oldest string) {
+	newest = strings.ReplaceAll(body[strings.Index(body[1:], "\n")+1:], ` COLLATE "C", '/')`, ", '/')")
+	return newest, strings.NewReplacer("\tlooked boolean := FALSE;\n", "", "; looked := TRUE;", ";",
+		"(NOT looked OR before IS DISTINCT FROM r)", "before IS DISTINCT FROM r").Replace(newest)
 }
 
 // outdated are the statements that make the functions of tables anew that an older program
@@ -287,9 +287,10 @@ func (e PostgreSQL) outdated(ctx context.Context, q sqldb.Querier) (statements [
 			return nil, err
 		}
 		function, body := guardName(t.Table), e.body(t.Spec, numbers)
+		newest, oldest := formerBodies(body)
 		var former bool
-		err = q.QueryRowContext(ctx, `SELECT count(*) = 1 FROM pg_catalog.pg_proc WHERE oid = to_regprocedure($1) AND prosrc = $2 AND pg_has_role(proowner, 'USAGE')`,
-			function+"()", formerBody(body)).Scan(&former)
+		err = q.QueryRowContext(ctx, `SELECT count(*) = 1 FROM pg_catalog.pg_proc WHERE oid = to_regprocedure($1) AND prosrc IN ($2, $3) AND pg_has_role(proowner, 'USAGE')`,
+			function+"()", newest, oldest).Scan(&former)
 		if err != nil {
 			return nil, err
 		}
@@ -396,13 +397,15 @@ func (e PostgreSQL) functionFaults(ctx context.Context, q sqldb.Querier, s Spec)
 		return nil, err
 	}
 	made, _, _ := strings.Cut(strings.TrimPrefix(body, numbersLine), "\n")
-	switch right := e.body(s, numbers); {
+	right := e.body(s, numbers)
+	newest, oldest := formerBodies(right)
+	switch {
 	case !definer || config != "search_path=pg_catalog, pg_temp":
 	case body == right:
 		return nil, nil
 	case body == e.body(s, made):
 		return []string{"a column that the template or the protection of " + s.Table + " names is another one than when it was protected"}, nil
-	case body == formerBody(right):
+	case body == newest, body == oldest:
 		return []string{"the function " + guardName(s.Table) + " was made by an older lastword, and has to be made anew"}, nil
 	}
 	return []string{"the function " + guardName(s.Table) + " is not what it has to be"}, nil

@@ -105,8 +105,8 @@ func names(rows *sql.Rows) (all []string, err error) {
 }
 
 func sqliteCode(err error) int {
-	var coded interface{ Code() int }
-	if !errors.As(err, &coded) {
+	coded, ok := err.(interface{ Code() int }) // most come as the driver made them: to unwrap costs more than to look
+	if !ok && !errors.As(err, &coded) {
 		return 0
 	}
 	return coded.Code() & 0xff
