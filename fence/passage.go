@@ -3,6 +3,7 @@ package fence
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/grant"
@@ -34,6 +35,10 @@ type passage struct {
 // beside an error.
 func (g *Gate) enter(op string, c Call) (*passage, error) {
 	w := &passage{g: g, op: op, call: c, grant: c.Mutation.Grant, proof: c.Mutation.StatusProof}
+	if missing(c.Holder) {
+		w.call.Holder = nil
+		return w, w.invalid("the holder is a nil "+fmt.Sprintf("%T", c.Holder), "take the lease only if Acquire has returned no error")
+	}
 	if g.cfg.Imported || c.Imported != nil {
 		return w, w.enterImported()
 	}
@@ -72,6 +77,13 @@ func (g *Gate) enter(op string, c Call) (*passage, error) {
 		MinPolicyGeneration: g.cfg.MinPolicyGeneration,
 	}
 	return w, nil
+}
+
+// missing reports whether h is a pointer that points nowhere, as that of an Acquire that has
+// failed. No holder at all is another thing: the call has a grant then, or is refused.
+func missing(h lastword.Holder) bool {
+	v := reflect.ValueOf(h)
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // named is the resource that a grant names, believed or not.

@@ -83,7 +83,7 @@ func settledBy(v lastword.Verdict, op string, key Key, stored lastword.Token, re
 // is compared with what was signed when the call is verified.
 func (c Call) about() (lastword.Resource, error) {
 	signed := c.Mutation.Grant
-	if c.Holder != nil {
+	if c.Holder != nil && !missing(c.Holder) {
 		signed = c.Holder.Grant()
 	}
 	if c.Resource != "" || signed == "" {

@@ -347,11 +347,11 @@ func storePath(url string) (string, error) {
 	switch {
 	case !ok:
 		return "", &lastword.Error{
-			Code: lastword.CodeInvalid, Message: fmt.Sprintf("store %q: this server knows sqlite:PATH only", url),
+			Code: lastword.CodeInvalid, Message: "the store: this server knows sqlite:PATH only", // what was given may have a password
 			Hint: "for example sqlite:/var/lib/lastword/lastword.db",
 		}
 	case path == "" || strings.ContainsAny(path, "?#\x00"):
-		return "", invalid("store %q: want the path of a file, without ? and #", url)
+		return "", invalid("the store: want the path of a file, without ? and #")
 	}
 	return path, nil
 }

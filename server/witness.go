@@ -30,7 +30,7 @@ func openWitness(url, store string) (witness, error) {
 	kind, path, ok := strings.Cut(url, ":")
 	if !ok || path == "" || kind != "file" && kind != "sqlite" {
 		return witness{}, &lastword.Error{
-			Code: lastword.CodeInvalid, Message: fmt.Sprintf("witness %q: this server knows file:PATH and sqlite:PATH only", url),
+			Code: lastword.CodeInvalid, Message: "the witness: this server knows file:PATH and sqlite:PATH only", // what was given may have a password
 			Hint: "for example file:/mnt/other-volume/lastword.witness",
 		}
 	}

@@ -124,7 +124,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		_, _ = fmt.Fprintf(a.stderr, "%s\n", refusalJSON(cmd, err))
 		return code
 	}
-	_, _ = fmt.Fprintf(a.stderr, "lastword: %s\n", line(cmd, err)) // nobody is left to be told
+	_, _ = fmt.Fprintf(a.stderr, "lastword: %s\n", harmless(line(cmd, err))) // nobody is left to be told
 	return code
 }
 
@@ -143,14 +143,26 @@ func line(cmd *cobra.Command, err error) string {
 	return name + ": " + text
 }
 
-// oneLine keeps a message in its line, whatever it quotes.
+// oneLine keeps a message in its line, whatever it quotes. What is said twice in succession,
+// as by a driver that tries with TLS and without, is said once.
 func oneLine(s string) string {
+	var said []string
+	for part := range strings.Lines(strings.TrimSpace(s)) {
+		part = strings.TrimSpace(part)
+		if n := len(said); n > 0 {
+			if more, again := strings.CutPrefix(part, said[n-1]); again && (more == "" || strings.HasPrefix(more, " (")) { // and a hint
+				said = said[:n-1]
+			}
+		}
+		said = append(said, part)
+	}
+	text := strings.ReplaceAll(strings.Join(said, "; "), ":; ", ": ")
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
 		}
 		return r
-	}, strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "))
+	}, text)
 }
 
 // refusalJSON is err as the wire's Refusal. An error that has no code of ours has an
@@ -173,7 +185,9 @@ func refusalJSON(cmd *cobra.Command, err error) []byte {
 		}
 		e = &out
 	}
-	return wireJSON(rpc.RefusalMessage(e))
+	safe := *e
+	safe.Message, safe.Hint = harmless(e.Message), harmless(e.Hint)
+	return wireJSON(rpc.RefusalMessage(&safe))
 }
 
 // unreached adds to an error of a call that found nobody how to find somebody. What

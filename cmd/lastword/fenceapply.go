@@ -231,7 +231,7 @@ func (p *application) refused(err error) error {
 	e, ok := asError(err)
 	if ok && e.Op == opStatement { // what the gate says around it is in it already
 		e.Op, e.Resource = "apply", p.resource
-		return e
+		err = e
 	}
 	if !ok || exitCode(err) != exitRefused || !p.app.json {
 		return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
@@ -82,32 +83,53 @@ func (g *guarded) claims(ctx context.Context, query string) (all []fence.Claim, 
 	if query == "" {
 		return nil, nil
 	}
-	bad := func(err error) error {
-		return &lastword.Error{Code: lastword.CodeInvalid, Op: "fence audit", Message: "--tasks: " + err.Error(), Hint: "want a SELECT with two columns, resource and fence"}
+	guard := &sqlGuard{reading: true}
+	if !isPostgres(g.path) {
+		if err := guard.arm(ctx, g.db); err != nil {
+			return nil, err
+		}
 	}
-	tx, err := g.db.BeginTx(ctx, nil)
+	bad := func(format string, args ...any) error {
+		text := "--tasks: " + fmt.Sprintf(format, args...)
+		if guard.refused != "" {
+			text = "--tasks: " + guard.refused + " is not admitted"
+		}
+		return &lastword.Error{Code: lastword.CodeInvalid, Op: "fence audit", Message: text, Hint: "want a SELECT with two columns, resource and fence"}
+	}
+	tx, err := g.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: isPostgres(g.path)}) // the guard does it on SQLite
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = tx.Rollback() }()
+	guard.on = true
+	defer func() { guard.on = false }()
 	rows, err := tx.QueryContext(ctx, query)
 	if err != nil {
-		return nil, bad(err)
+		return nil, bad("%v", err)
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
+	switch columns, err := rows.Columns(); {
+	case err != nil:
+		return nil, bad("%v", err)
+	case len(columns) != 2:
+		if !rows.Next() && rows.Err() != nil { // which says more
+			return nil, bad("%v", rows.Err())
+		}
+		return nil, bad("it has %d columns", len(columns))
+	}
 	for rows.Next() {
-		var resource string
-		var token int64
+		var resource, token any
 		if err := rows.Scan(&resource, &token); err != nil {
-			return nil, bad(err)
+			return nil, bad("%v", err)
 		}
-		if _, err := lastword.ParseResource(resource); err != nil || !lastword.Token(token).Valid() {
-			return nil, bad(fmt.Errorf("%q with fence %d is no tenure", resource, token))
+		claim, wrong := claimOf(resource, token)
+		if wrong != "" {
+			return nil, bad("row %d: %s", len(all)+1, wrong)
 		}
-		all = append(all, fence.Claim{Resource: lastword.Resource(resource), Fence: lastword.Token(token), By: "the task table"})
+		all = append(all, claim)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, bad(err)
+		return nil, bad("%v", err)
 	}
 	return all, nil
 }
@@ -119,6 +141,40 @@ func shownResource(name string) string {
 		return strconv.Quote(name)
 	}
 	return name
+}
+
+// claimOf reads one row of --tasks, or says what is wrong with it.
+func claimOf(resource, token any) (c fence.Claim, wrong string) {
+	if text, ok := resource.([]byte); ok {
+		resource = string(text)
+	}
+	name, ok := resource.(string)
+	if !ok {
+		return c, fmt.Sprintf("the resource is %s, no text", valueText(resource))
+	}
+	if text, ok := token.([]byte); ok {
+		token = string(text)
+	}
+	n, ok := token.(int64)
+	if text, is := token.(string); is { // numeric, say
+		read, err := strconv.ParseInt(text, 10, 64)
+		n, ok = read, err == nil
+	}
+	if !ok {
+		return c, fmt.Sprintf("the fence of %s is %s, no whole number", quoted(name), valueText(token))
+	}
+	if _, err := lastword.ParseResource(name); err != nil || !lastword.Token(n).Valid() {
+		return c, fmt.Sprintf("%s with fence %d is no tenure", quoted(name), n)
+	}
+	return fence.Claim{Resource: lastword.Resource(name), Fence: lastword.Token(n), By: "the task table"}, ""
+}
+
+// valueText is a value of a database, for a person.
+func valueText(v any) string {
+	if v == nil {
+		return "NULL"
+	}
+	return clip(quoted(fmt.Sprint(v)))
 }
 
 func (a *app) showAudit(domain string, checked int, found []fence.Finding, tables []sqlfence.Protected) error {

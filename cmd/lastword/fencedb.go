@@ -24,6 +24,7 @@ type guarded struct {
 	path   string // or URL
 	db     *sql.DB
 	frozen fs.FileInfo // of a file that is read as one that nobody changes, else nil
+	conns  connections // to a PostgreSQL
 }
 
 // databasePath reads the argument DSN: the path of a file, or the URL of a PostgreSQL.
@@ -32,14 +33,14 @@ func databasePath(cmd *cobra.Command, dsn string) (string, error) {
 		return postgresURL(cmd, dsn)
 	}
 	scheme, path, ok := strings.Cut(dsn, ":")
-	if !ok || scheme != "sqlite" {
+	if !ok || !strings.EqualFold(scheme, "sqlite") {
 		return "", usage(cmd, "database %q: this program knows sqlite:PATH and postgres://… only", clip(shown(dsn)))
 	}
 	if path == ":memory:" {
-		return "", usage(cmd, "database %q: a database in memory is no file; it would be gone at once", clip(dsn))
+		return "", usage(cmd, "database %q: a database in memory is no file; it would be gone at once", clip(shown(dsn)))
 	}
-	if path == "" || strings.ContainsAny(path, "?#\x00") {
-		return "", usage(cmd, "database %q: want the path of a file, without ? and #", clip(dsn))
+	if path == "" || strings.ContainsAny(path, "?#\x00") || strings.HasPrefix(path, "//") && strings.Contains(path, "@") {
+		return "", usage(cmd, "database %q: want the path of a file, without ? and #", clip(shown(dsn)))
 	}
 	return path, nil
 }
@@ -132,7 +133,11 @@ func (g *guarded) unchanged() error {
 	}
 }
 
-func (g *guarded) close() { _ = g.db.Close() } // everything that counts was committed before
+// close closes the database; everything that counts was committed before.
+func (g *guarded) close() {
+	_ = g.db.Close()
+	g.conns.cancelled()
+}
 
 // makeTables makes the fence's tables, and a file that is not there whole or not at
 // all.

@@ -175,9 +175,9 @@ func (r *remote) afterwards(ctx context.Context) (context.Context, context.Cance
 }
 
 func clip(s string) string {
-	const shown = 64
-	if len(s) > shown {
-		return strings.ToValidUTF8(s[:shown], "") + "…"
+	const most = 64
+	if s = harmless(s); len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
 	}
 	return s
 }

@@ -54,12 +54,17 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// postgresqlScript starts a PostgreSQL for the script and sets PG to its URL.
+// postgresqlScript starts a PostgreSQL for the script and sets PG to its URL, and APP to
+// that of a role app, which the script makes if it wants one.
 func postgresqlScript(ts *testscript.TestScript, _ bool, _ []string) {
 	server, err := realservers.PostgreSQL(context.Background(), realservers.Config{})
 	ts.Check(err)
 	ts.Defer(func() { _ = server.Stop() })
 	ts.Setenv("PG", server.DSN)
+	_, port, err := net.SplitHostPort(server.Addr)
+	ts.Check(err)
+	ts.Setenv("PORT", port)
+	ts.Setenv("APP", strings.Replace(server.DSN, "postgres@", "app@", 1))
 }
 
 type serversKey struct{}

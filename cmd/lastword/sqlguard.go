@@ -23,7 +23,10 @@ import (
 // goroutine.
 type sqlGuard struct {
 	on      bool
+	reading bool   // nothing is to be changed
 	refused string // what was refused last
+	// closed are the names of the protected tables.
+	closed []string
 }
 
 // arm puts the guard on the only connection of the pool.
@@ -48,7 +51,15 @@ func (g *sqlGuard) authorize(action sqlite.AuthorizerActionCode, arg1, arg2, _, 
 	if !g.on || strings.HasPrefix(trigger, protect.TriggerPrefix) {
 		return sqlite.AuthorizerOK
 	}
-	if why := refusedAction(action, arg1, arg2); why != "" {
+	if g.reading && action != sqlite.AuthTransaction && action != sqlite.AuthSavepoint && !slices.Contains(reads, action) {
+		g.refused = "what changes something"
+		return sqlite.AuthorizerDeny
+	}
+	why := refusedAction(action, arg1, arg2)
+	if action == sqlite.AuthAlterTable && slices.ContainsFunc(g.closed, func(t string) bool { return strings.EqualFold(t, arg2) }) {
+		why = "ALTER of the protected table " + arg2 // it may change the rows of every resource, and no trigger hears of that
+	}
+	if why != "" {
 		g.refused = why
 		return sqlite.AuthorizerDeny
 	}
@@ -62,6 +73,9 @@ var controls = map[sqlite.AuthorizerActionCode]string{
 	sqlite.AuthAttach:      "ATTACH",
 	sqlite.AuthDetach:      "DETACH",
 	sqlite.AuthPragma:      "PRAGMA",
+	// What it does is asked about only when it runs, which may be in another program.
+	sqlite.AuthCreateTrigger:     "CREATE TRIGGER",
+	sqlite.AuthCreateTempTrigger: "CREATE TRIGGER",
 }
 
 // reads are the actions that change nothing.
@@ -102,6 +116,10 @@ const canary = "SAVEPOINT lastword_guard"
 // run executes the statements inside tx, in order, and returns for each text how many
 // rows its last statement changed.
 func (g *sqlGuard) run(ctx context.Context, tx *sql.Tx, texts []string) ([]byte, error) {
+	before, _, err := g.look(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
 	g.on, g.refused = true, ""
 	defer func() { g.on = false }()
 	if _, err := tx.ExecContext(ctx, canary); err == nil {
@@ -121,22 +139,60 @@ func (g *sqlGuard) run(ctx context.Context, tx *sql.Tx, texts []string) ([]byte,
 			return nil, err
 		}
 	}
+	g.on = false
+	if err := g.still(ctx, tx, before); err != nil {
+		return nil, err
+	}
 	return json.Marshal(rows)
 }
 
-func (g *sqlGuard) explain(i, n int, err error) error {
-	which := "--sql"
-	if n > 1 {
-		which = fmt.Sprintf("--sql number %d", i+1)
+// fenceSchema is what in the schema is the fence's: its tables, and the protected ones.
+const fenceSchema = `SELECT coalesce(group_concat(type || ' ' || name || ' ' || tbl_name || ' ' || coalesce(sql, ''), char(10)), '') FROM
+(SELECT * FROM (SELECT * FROM main.sqlite_schema UNION ALL SELECT * FROM temp.sqlite_schema)
+WHERE name LIKE 'lastword\_%' ESCAPE '\' OR tbl_name LIKE 'lastword\_%' ESCAPE '\' OR
+	type IN ('table', 'trigger') AND tbl_name COLLATE NOCASE IN (SELECT name FROM main.lastword_protected) ORDER BY name, type)`
+
+// look reads what the statements may not change.
+func (g *sqlGuard) look(ctx context.Context, tx *sql.Tx) (schema string, tables []protect.Table, err error) {
+	if tables, err = protect.Inspect(ctx, protect.SQLite{}, tx); err != nil {
+		return "", nil, err
 	}
-	if g.refused == "" {
-		return fmt.Errorf("%s: %w", which, err)
+	g.closed = nil
+	for _, t := range tables {
+		g.closed = append(g.closed, t.Table)
+	}
+	err = tx.QueryRowContext(ctx, fenceSchema).Scan(&schema)
+	return schema, tables, err
+}
+
+// still refuses what would stop the whole database: a table that took a name of the
+// fence, a protected one that is not closed any more.
+func (g *sqlGuard) still(ctx context.Context, tx *sql.Tx, before string) error {
+	after, tables, err := g.look(ctx, tx)
+	if err != nil {
+		return err
+	}
+	why := ""
+	if unfit := (*lastword.Error)(nil); errors.As(protect.Unfit(tables), &unfit) {
+		why = unfit.Message
+	} else if after != before {
+		why = "the schema of the fence or of a protected table was changed"
+	}
+	if why == "" {
+		return nil
 	}
 	return &lastword.Error{
-		Code: lastword.CodeInvalid, Op: opStatement,
-		Message: fmt.Sprintf("%s: %s is not admitted in a fenced write", which, g.refused),
-		Hint:    "nothing was written; the fence begins and ends the transaction, and its tables are its own",
+		Code: lastword.CodeInvalid, Op: opStatement, Message: "--sql: " + why,
+		Hint: "nothing was written; change the schema of a protected table between fence unprotect and fence protect",
 	}
+}
+
+func (g *sqlGuard) explain(i, n int, err error) error {
+	which := whichText(i, n)
+	if g.refused == "" {
+		return explainText(which, err)
+	}
+	return statementError(which, g.refused, nil)
 }
 
 // hasStatement reports whether SQLite finds anything in a text beside white space,

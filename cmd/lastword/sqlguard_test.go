@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/fence/sqlfence"
 )
 
 func guardedDatabase(t *testing.T) *sql.DB {
@@ -17,6 +18,9 @@ func guardedDatabase(t *testing.T) *sql.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.close)
+	if err := sqlfence.Init(t.Context(), g.db); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := g.db.ExecContext(t.Context(), "CREATE TABLE doc (body TEXT); INSERT INTO doc VALUES ('old')"); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package fencetest
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/lastword/lastword"
@@ -99,6 +100,23 @@ func Broken() []BrokenAdapter {
 		flaw("newest bundle kept by the record alone", caseBundleOfAll, func(p *flawed) { p.bundleless = true }),
 		flaw("any jump released", caseJump, func(p *flawed) { p.jumpy = true }),
 		flaw("acts of operators lost", caseActs, func(p *flawed) { p.forgetful = true }),
+		flaw("one name for all places", casePlaceNames, func(p *flawed) { p.called = "database" }),
+		flaw("receipts looked up in any domain", caseStrangers, func(p *flawed) {
+			p.found = func(k fence.Key) fence.Key { return fence.Key{Domain: domain, Resource: k.Resource} }
+		}),
+		flaw("no second page of records", caseRecords, listing(func(all []lastword.Resource, after lastword.Resource, limit int) []lastword.Resource {
+			if after != "" {
+				return nil
+			}
+			return all[:min(limit, len(all))]
+		})),
+		flaw("a page of records begins with the last one of the page before", caseRecords, listing(func(all []lastword.Resource, after lastword.Resource, limit int) []lastword.Resource {
+			all = slices.DeleteFunc(all, func(r lastword.Resource) bool { return r < after })
+			return all[:min(limit, len(all))]
+		})),
+		flaw("all records on one page", caseRecords, listing(func(all []lastword.Resource, after lastword.Resource, _ int) []lastword.Resource {
+			return slices.DeleteFunc(all, func(r lastword.Resource) bool { return r <= after })
+		})),
 		flaw("lost record taken for a new one", caseLost, func(p *flawed) {
 			p.load = func(_ context.Context, _ fence.Key, _ string, rec *fence.Record, _ *fence.Known) { rec.Lost = false }
 		}),
@@ -108,10 +126,15 @@ func Broken() []BrokenAdapter {
 
 func flaw(name, rejectedBy string, apply func(*flawed)) BrokenAdapter {
 	return BrokenAdapter{Name: name, Case: rejectedBy, Harness: Harness{Open: func(tb TB) Subject {
-		p := &flawed{Place: memfence.New(tb.Name())}
+		p := &flawed{Place: newMemory(tb)}
 		apply(p)
 		return flawedSubject(p)
 	}}}
+}
+
+// listing changes what a list of records holds.
+func listing(page func(all []lastword.Resource, after lastword.Resource, limit int) []lastword.Resource) func(*flawed) {
+	return func(p *flawed) { p.page = page }
 }
 
 // storing changes what is stored.

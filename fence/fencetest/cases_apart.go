@@ -10,9 +10,14 @@ import (
 	"github.com/lastword/lastword/fence"
 )
 
+const (
+	caseStrangers = "KF-28: what stands in another domain, or at another resource, does not count"
+	caseRecords   = "records: those of a domain come in byte order, page by page"
+)
+
 func apartCases() []testCase {
 	return []testCase{
-		{name: "KF-28: what stands in another domain, or at another resource, does not count", run: strangersDoNotCount},
+		{name: caseStrangers, run: strangersDoNotCount},
 		{name: "R16: the result of an effect is kept in its receipt, and in no other", run: resultsKept},
 		{name: "R14a: a jump that was refused elsewhere lets none through", run: jumpElsewhere, needs: needsOperator},
 		{name: "R20: a restore is of one domain", run: restoreElsewhere, needs: needsOperator},
@@ -26,7 +31,7 @@ func apartCases() []testCase {
 		{name: "R13: the newest bundle is that of its domain, and neither of its numbers falls", run: bundlesApart, needs: func(s Subject) string {
 			return lacks(s.Bundle == nil || s.RaiseBundle == nil, "bare newest bundle (Bundle, RaiseBundle)")
 		}},
-		{name: "records: those of a domain come in byte order, page by page", run: recordsListed, needs: func(s Subject) string {
+		{name: caseRecords, run: recordsListed, needs: func(s Subject) string {
 			return lacks(s.Records == nil || s.Exchange == nil, "bare list of records (Records, Exchange)")
 		}},
 	}

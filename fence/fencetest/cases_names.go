@@ -13,8 +13,11 @@ func nameCases() []testCase {
 		{name: "KF-28: operations and owners that look alike are different", run: alikeOperations},
 		{name: "§1: ids of 512 bytes are whole", run: longNames},
 		{name: "domain: a record belongs to one domain", run: namesThatJoin},
+		{name: casePlaceNames, run: placeNames, needs: func(s Subject) string { return lacks(s.Name == "", "name of the place (Name)") }},
 	}
 }
+
+const casePlaceNames = "R13, R16b: two places have two names, and one place has one"
 
 const caseNames = "KF-28: resources that look alike are different"
 
@@ -24,6 +27,17 @@ var alike = []string{
 	"stra\u00dfe", "strasse", "\u212a", "k", "K", "\U0001f4c4", "\U0001f4c3", "1", "01", "1.0", "1e0",
 	"a%b", "a_b", "axb", `a\b`, `a\\b`, "a'b", `a"b`, "a;b", "a:b", "a|b", "a b", "a\u00a0b", "a\u200bb", "null", "NULL",
 	"\u017f", "s", "\u0131", "i", "\ufb01", "fi",
+}
+
+// placeNames: by its name a gate knows again what it has to bring to a place: evidence, and
+// the newest bundle.
+func placeNames(w *world) {
+	if other := w.open(w.TB); other.Name == w.subject.Name {
+		w.Fatalf("two places are both called %q", other.Name)
+	}
+	if second := w.subject.Second; second != nil && second.Name != w.subject.Name {
+		w.Fatalf("one place is called %q and %q", w.subject.Name, second.Name)
+	}
 }
 
 func alikeResources(w *world) {

@@ -15,7 +15,7 @@ import (
 // memfence's; the effects of a resource are lines of one value.
 func docHarness() fencetest.Harness {
 	return fencetest.Harness{Open: func(tb fencetest.TB) fencetest.Subject {
-		place := memfence.New(tb.Name())
+		place := memfence.New(tb.TempDir()) // a name that no other place has
 		return fencetest.Of(fencetest.Parts[*memfence.Tx]{
 			Place: place,
 			Write: func(_ context.Context, tx *memfence.Tx, r lastword.Resource, operation, value string) error {

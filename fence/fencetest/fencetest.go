@@ -51,8 +51,8 @@ type TB interface {
 
 // Harness is an adapter as the kit sees it.
 type Harness struct {
-	// Open makes a fresh, empty place. What it opened is closed by tb.Cleanup. It is
-	// called once or twice for each case.
+	// Open makes a fresh, empty place, with a name of its own. What it opened is closed
+	// by tb.Cleanup. It is called once or twice for each case.
 	Open func(tb TB) Subject
 	// Seed repeats the random cases of an earlier run; 0 draws one.
 	Seed uint64

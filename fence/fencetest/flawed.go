@@ -1,7 +1,9 @@
 package fencetest
 
 import (
+	"cmp"
 	"context"
+	"math"
 	"sync"
 
 	"github.com/lastword/lastword"
@@ -33,6 +35,12 @@ type flawed struct {
 	// bundleless forgets which bundles were brought to it.
 	bundleless bool
 	note       func(e fence.Evidence) (fence.Evidence, bool)
+	// called is what every place is called.
+	called string
+	// found is the key at which a receipt is looked up.
+	found func(fence.Key) fence.Key
+	// page changes what a list of records is asked for, and what it answers.
+	page func(all []lastword.Resource, after lastword.Resource, limit int) []lastword.Resource
 
 	mu sync.Mutex // for the notes of a flaw
 }
@@ -106,6 +114,9 @@ func (p *flawed) Find(ctx context.Context, key fence.Key, operation string) (las
 	if p.receipt != nil {
 		r, found := p.receipt(key, operation)
 		return r, found, nil
+	}
+	if p.found != nil {
+		key = p.found(key)
 	}
 	return p.Place.Find(ctx, p.at(key), operation)
 }
@@ -248,4 +259,14 @@ func withClaims(ctx context.Context, c fence.Call) context.Context {
 func claimsIn(ctx context.Context) grant.Claims {
 	c, _ := ctx.Value(claimsKey{}).(grant.Claims)
 	return c
+}
+
+func (p *flawed) Name() string { return cmp.Or(p.called, p.Place.Name()) }
+
+func (p *flawed) Records(ctx context.Context, domain string, after lastword.Resource, limit int) ([]lastword.Resource, error) {
+	if p.page == nil {
+		return p.Place.Records(ctx, domain, after, limit)
+	}
+	all, err := p.Place.Records(ctx, domain, "", math.MaxInt)
+	return p.page(all, after, limit), err
 }

@@ -3,6 +3,7 @@ package fencetest
 import (
 	"context"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/lastword/lastword"
 	"github.com/lastword/lastword/fence/memfence"
@@ -11,7 +12,13 @@ import (
 // Memory is the harness of package memfence, the reference place. It is also a
 // model of a harness to write.
 func Memory() Harness {
-	return Harness{Open: func(tb TB) Subject { return Of(memoryParts(memfence.New(tb.Name()))) }}
+	return Harness{Open: func(tb TB) Subject { return Of(memoryParts(newMemory(tb))) }}
+}
+
+var memories atomic.Int64
+
+func newMemory(tb TB) *memfence.Place {
+	return memfence.New(tb.Name() + " " + strconv.FormatInt(memories.Add(1), 10))
 }
 
 func memoryParts(p *memfence.Place) Parts[*memfence.Tx] {

@@ -67,6 +67,8 @@ type Subject struct {
 	// slash, or is "" for all, or is a resource; EnforceBelow ends it (R18).
 	ShadowBelow  func(ctx context.Context, domain, prefix string, act fence.Act) error
 	EnforceBelow func(ctx context.Context, domain, prefix string, act fence.Act) (ended int, err error)
+	// Name is [fence.Place]'s. [Of] sets it; "" is not told.
+	Name string
 	// Image is everything that the place holds, as text that is equal for equal
 	// contents.
 	Image func(ctx context.Context) (string, error)
@@ -149,7 +151,7 @@ func Of[T fence.Tx](p Parts[T]) Subject {
 			})
 		},
 	}
-	s.Bundle, s.RaiseBundle, s.Records = p.Place.Bundle, p.Place.RaiseBundle, p.Place.Records
+	s.Name, s.Bundle, s.RaiseBundle, s.Records = p.Place.Name(), p.Place.Bundle, p.Place.RaiseBundle, p.Place.Records
 	s.forOperators(p.Place)
 	if p.Begin != nil {
 		s.Within = p.within

@@ -62,7 +62,7 @@ func newWorld(ctx context.Context, tb TB, h Harness) *world {
 func (w *world) must(err error) {
 	w.Helper()
 	if err != nil {
-		w.Fatalf("the kit itself failed: %v", err)
+		w.Fatalf("a step that has to succeed has failed: %v", err)
 	}
 }
 

@@ -3,6 +3,8 @@ package pgxfence
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -55,7 +57,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Fence, error) {
 		place.now = cfg.Now
 	}
 	if err := place.checkWritable(ctx); err != nil {
-		return nil, err
+		return nil, fencesql.Opening(err)
 	}
 	if err := fence.ReadFloor(ctx, gate, place); err != nil {
 		return nil, err
@@ -169,6 +171,11 @@ func (f *Fence) send(ctx context.Context, c fence.Call, statements []Statement) 
 
 // Send is [Fence.Send] for any call at any gate.
 func Send(ctx context.Context, g *fence.Gate, p *Place, c fence.Call, statements ...Statement) (lastword.Receipt, error) {
+	for i, s := range statements {
+		if strings.TrimSpace(s.SQL) == "" {
+			return lastword.Receipt{}, &lastword.Error{Code: lastword.CodeInvalid, Op: "apply", Resource: c.Resource, Message: fmt.Sprintf("statement %d is empty", i+1)}
+		}
+	}
 	return fence.Apply(ctx, g, &sent{p, statements}, c, func(context.Context, *looked) ([]byte, error) { return nil, nil })
 }
 
@@ -211,5 +218,8 @@ func held(h lastword.Holder, operation string, payload []byte) fence.Call {
 }
 
 func inSQL(effect func(ctx context.Context, tx pgx.Tx) error) func(context.Context, *Tx) ([]byte, error) {
+	if effect == nil { // which package fence refuses
+		return nil
+	}
 	return func(ctx context.Context, tx *Tx) ([]byte, error) { return nil, effect(ctx, tx.sql) }
 }

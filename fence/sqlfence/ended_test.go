@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -15,12 +16,30 @@ import (
 // endings are ways in which an effect ends its transaction by itself, and whether what it
 // had done before is committed then.
 var endings = map[string]ending{
-	"COMMIT":          {text("COMMIT"), true},
-	"COMMIT, BEGIN":   {text("COMMIT", "BEGIN"), true},
-	"ROLLBACK":        {text("ROLLBACK"), false},
-	"ROLLBACK, BEGIN": {text("ROLLBACK", "BEGIN"), false},
-	"tx.Commit":       {func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }, true},
-	"tx.Rollback":     {func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() }, false},
+	"COMMIT":                     {text("COMMIT"), true},
+	"COMMIT, BEGIN":              {text("COMMIT", "BEGIN"), true},
+	"ROLLBACK":                   {text("ROLLBACK"), false},
+	"ROLLBACK, BEGIN":            {text("ROLLBACK", "BEGIN"), false},
+	"ROLLBACK; BEGIN":            {text("ROLLBACK; BEGIN"), false},
+	"COMMIT; BEGIN":              {text("COMMIT; BEGIN"), true},
+	"END, BEGIN":                 {text("END", "BEGIN"), true},
+	"SAVEPOINT, ROLLBACK; BEGIN": {text("SAVEPOINT own", "ROLLBACK; BEGIN", "SAVEPOINT own"), false},
+	"tx.Commit":                  {func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }, true},
+	"tx.Rollback":                {func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() }, false},
+}
+
+// liteEndings are those of SQLite alone.
+var liteEndings = map[string]ending{
+	"ROLLBACK; BEGIN IMMEDIATE":      {text("ROLLBACK; BEGIN IMMEDIATE"), false},
+	"COMMIT; BEGIN EXCLUSIVE":        {text("COMMIT; BEGIN EXCLUSIVE"), true},
+	"a savepoint is the transaction": {text("ROLLBACK; SAVEPOINT own"), false},
+	"OR ROLLBACK, BEGIN": {func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, "INSERT OR ROLLBACK INTO effect (id, resource, operation, value) VALUES (1, '', '', ''), (1, '', '', '')"); err == nil {
+			return errors.New("the row was taken twice")
+		}
+		_, err := tx.ExecContext(ctx, "BEGIN")
+		return err
+	}, false},
 }
 
 func text(statements ...string) func(context.Context, *sql.Tx) error {
@@ -70,7 +89,11 @@ var engines = map[string]func(t *testing.T) *ended{
 // the operation is not run again.
 func TestAnEffectThatEndsItsTransactionIsNeverToldAsWhatItIsNot(t *testing.T) { // P4, P5, R15, R22
 	for engine, open := range engines {
-		for name, ending := range endings {
+		all := maps.Clone(endings)
+		if engine == "SQLite" {
+			maps.Copy(all, liteEndings)
+		}
+		for name, ending := range all {
 			for _, path := range paths {
 				t.Run(engine+", "+name+path.name, func(t *testing.T) {
 					e := open(t)

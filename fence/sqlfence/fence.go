@@ -55,7 +55,7 @@ func New(ctx context.Context, db *sql.DB, cfg Config) (*Fence, error) {
 		err = fence.ReadFloor(ctx, gate, place)
 	}
 	if err != nil {
-		return nil, errors.Join(err, place.Close())
+		return nil, errors.Join(fencesql.Opening(err), place.Close())
 	}
 	return &Fence{place: place, gate: gate}, nil
 }
@@ -197,5 +197,8 @@ func held(h lastword.Holder, operation string, payload []byte) fence.Call {
 }
 
 func inSQL(effect func(ctx context.Context, tx *sql.Tx) error) func(context.Context, *Tx) ([]byte, error) {
+	if effect == nil { // which package fence refuses
+		return nil
+	}
 	return func(ctx context.Context, tx *Tx) ([]byte, error) { return nil, effect(ctx, tx.sql) }
 }

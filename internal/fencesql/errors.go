@@ -69,7 +69,12 @@ func Explain(engine Engine, op string, err error) error {
 	}
 	class := engine.Class(err)
 	h := engine.hint(class)
-	if h.message == "" {
+	switch state := sqldb.SQLState(err); {
+	case strings.HasPrefix(state, "28"): // also a role that does not exist
+		h = hint{"the server does not let this user in", "look at the user and the password, and at pg_hba.conf of the server"}
+	case state == "3D000":
+		h = hint{"there is no such database", "make it first, or name another"}
+	case h.message == "":
 		h.message = "the database refused"
 	}
 	e.Message, e.Hint = h.message, h.hint
@@ -90,6 +95,20 @@ func named(op string, err error) error {
 	return &out
 }
 
+// Opening is err of a connection that was looked at when a fence was opened.
+func Opening(err error) error {
+	known, ok := err.(*lastword.Error) //nolint:errorlint // a wrapped one is somebody else's line
+	if !ok || known.Op != opApply {
+		return err
+	}
+	out := *known
+	out.Op = "open fence"
+	return &out
+}
+
+// opApply is what a connection that is not fit is wanted for.
+const opApply = "apply"
+
 // unnamed recognises an error of database/sql that has no name but its text.
 func unnamed(err error, text string) bool { return strings.Contains(err.Error(), text) }
 
@@ -104,5 +123,5 @@ func Unknown(place string, err error) error {
 func Open(err error) bool { return errors.Is(err, lastword.ErrUnknownOutcome) }
 
 func unfit(message, hint string) error {
-	return &lastword.Error{Code: lastword.CodeInvalid, Op: "apply", Message: message, Hint: hint}
+	return &lastword.Error{Code: lastword.CodeInvalid, Op: opApply, Message: message, Hint: hint}
 }

@@ -28,10 +28,13 @@ const (
 	$41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54)`
 
 	// postgresSame fails where the transaction is not the one that has stored the record
-	// last: it divides by the number of rows. Where an effect has changed what was stored, it
-	// takes a root of less than nothing.
-	postgresSame = `SELECT 1 / count(*), sqrt(count(*) FILTER (WHERE fence = $3 AND lease_id = $4 AND root = $5 AND last_seq = $6 AND last_operation = $7
-	AND last_payload = $8 AND policy = $9 AND status_mode = $10 AND frozen = $11 AND restored = $12) - 1)
+	// last: it divides by the number of rows. It also fails where a crash could undo its
+	// COMMIT, because an effect has changed the settings: there is no root of -1; and where an
+	// effect has changed what was stored: there is no logarithm of 0.
+	postgresSame = `SELECT 1 / count(*),
+	sqrt(CASE WHEN current_setting('fsync') <> 'on' OR current_setting('synchronous_commit') = 'off' THEN -1 ELSE 1 END),
+	ln(count(*) FILTER (WHERE fence = $3 AND lease_id = $4 AND root = $5 AND last_seq = $6 AND last_operation = $7
+		AND last_payload = $8 AND policy = $9 AND status_mode = $10 AND frozen = $11 AND restored = $12))
 FROM lastword.fence WHERE domain = $1 AND resource = $2 AND passed = pg_current_xact_id()`
 
 	postgresPass = `INSERT INTO lastword.pass AS p (domain, resource, xact) VALUES ($1, $2, pg_current_xact_id())
@@ -222,8 +225,9 @@ func stepOf(xact string, pruned uint64, w change, was []any) (Step, error) {
 }
 
 // SameStep fails where the transaction is not the one that has stored the record, because
-// an effect has ended that: then COMMIT would commit something else. It fails, too, where
-// an effect has changed the record. [SameError] reads its error.
+// an effect has ended that: then COMMIT would commit something else. It fails, too, where an
+// effect has made it a COMMIT that could be lost, or has changed the record. [SameError]
+// reads its error.
 func SameStep(key fence.Key, stored Seen) Step {
 	rec := stored.Record
 	return Step{Query: postgresSame, Args: []any{
@@ -237,11 +241,17 @@ func SameError(err error) error {
 	switch sqldb.SQLState(err) {
 	case "22012": // division by zero
 		return errors.Join(ErrElsewhere, err)
-	case "2201F": // a root of less than nothing
+	case "2201E": // logarithm of zero
 		return &lastword.Error{Code: lastword.CodeInternal, Op: "store", Err: err,
 			Message: "the record is not what this transaction has stored", Hint: "an effect must not write to the tables of the fence"}
+	case "2201F": // root of a negative number
+		return lossy("the effect has switched synchronous_commit off")
 	}
 	return err
+}
+
+func lossy(why string) error {
+	return unfit("a COMMIT of the connection could be lost: "+why, "set fsync = on and synchronous_commit = on, or local")
 }
 
 // StoreResult puts what an effect has returned into a receipt of this transaction.
@@ -277,7 +287,7 @@ func StoreError(err error) error {
 	case stateElsewhere:
 		return errors.Join(ErrElsewhere, err)
 	case stateUnsafe:
-		return unfit("a COMMIT of the connection could be lost: "+err.Error(), "set fsync = on and synchronous_commit = on, or local")
+		return lossy(err.Error())
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package fencesql
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/lastword/lastword/internal/sqldb"
 )
@@ -195,6 +196,8 @@ EXECUTE FUNCTION lastword.never('a trust bundle never goes back')`,
 	DROP CONSTRAINT IF EXISTS fence_restored_check, DROP CONSTRAINT IF EXISTS fence_pruned_check,
 	ADD CONSTRAINT fence_numbers CHECK (fence <= 9007199254740991 AND least(fence, last_seq, step, bundle_sequence, min_epoch,
 		min_policy_generation, heard_epoch, heard_revision, restored, pruned) >= 0)`,
+		// A store looks at the settings of COMMIT whenever it is, behind the effect too.
+		strings.Replace(postgresStore, "CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1),
 	}},
 }
 

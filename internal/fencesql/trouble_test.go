@@ -293,7 +293,7 @@ func TestASynchronousCommitThatIsOffIsRefused(t *testing.T) { // durable before 
 			t.Fatal(err)
 		}
 		mustExec(t, db, `ALTER DATABASE `+postgrestest.Name(dsn)+` SET synchronous_commit = off`)
-		if _, _, err := c.open(t.Context(), dsn, s.config(), 1); !errors.Is(err, lastword.ErrInvalid) {
+		if _, _, err := c.open(t.Context(), dsn, s.config(), 1); !errors.Is(err, lastword.ErrInvalid) || !strings.HasPrefix(err.Error(), "open fence: ") {
 			t.Errorf("%s: opened: %v", c.name, err)
 		}
 		mustExec(t, db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)

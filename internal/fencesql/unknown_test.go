@@ -11,6 +11,9 @@ import (
 	"github.com/lastword/lastword/internal/postgrestest"
 )
 
+// commit is the statement on the wire, which no setting's name is.
+const commit = "commit\x00"
+
 // eachClient runs a test for every driver and form, at a database of its own, behind a
 // proxy of its own.
 func eachClient(t *testing.T, test func(t *testing.T, c client, dsn string, proxy *postgrestest.Proxy)) {
@@ -32,7 +35,7 @@ func TestAnAnswerToCommitThatIsLostIsUnknownAndSettledByTheSameOperation(t *test
 				if _, err := g.write(t.Context(), h, "r", "first", "v"); err != nil {
 					t.Fatal(err)
 				}
-				fired := proxy.Once("commit", fate)
+				fired := proxy.Once(commit, fate)
 				r, err := g.write(t.Context(), h, "r", "op", "w")
 				select {
 				case <-fired:
@@ -127,7 +130,7 @@ func TestACommitThatTakesTooLongIsUnknownAndFoundLater(t *testing.T) { // X27
 		if _, err := g.write(t.Context(), h, "r", "first", "v"); err != nil {
 			t.Fatal(err)
 		}
-		fired := proxy.Once("commit", postgrestest.Hold)
+		fired := proxy.Once(commit, postgrestest.Hold)
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		began := time.Now()
@@ -188,7 +191,7 @@ func TestANewerTenureSettlesByAdvanceAndLookup(t *testing.T) { // R22, R16a
 		if _, err := g.write(t.Context(), h, "r", "first", "v"); err != nil {
 			t.Fatal(err)
 		}
-		proxy.Once("commit", postgrestest.CutBefore)
+		proxy.Once(commit, postgrestest.CutBefore)
 		if _, err := g.write(t.Context(), h, "r", "op", "w"); !errors.Is(err, lastword.ErrUnknownOutcome) {
 			t.Fatal(err)
 		}

@@ -30,9 +30,11 @@ func (PostgreSQL) resolve(ctx context.Context, q sqldb.Querier, table string) (s
 	var name, kind, persistence, schema string
 	err := q.QueryRowContext(ctx, `SELECT format('%I.%I', n.nspname, c.relname), c.relkind, c.relpersistence, n.nspname
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)`, table).Scan(&name, &kind, &persistence, &schema)
-	switch {
+	switch state := sqldb.SQLState(err); {
 	case errors.Is(err, sql.ErrNoRows):
 		return "", invalid("spell it as a statement does, with its schema if it is in none of the search path", "there is no table %s", table)
+	case state == "42601" || state == "42602" || state == "42622" || state == "0A000": // syntax, name, length, another database's
+		return "", invalid("spell it as a statement does, with its schema if it is in none of the search path", "%q is no name of a table", table)
 	case err != nil:
 		return "", err
 	case kind != "r" && kind != "p":
@@ -360,7 +362,7 @@ func (e PostgreSQL) faults(ctx context.Context, q sqldb.Querier, s Spec) ([]stri
 		return nil, err
 	}
 	if !there {
-		return []string{"the table is gone"}, nil
+		return []string{tableGone}, nil
 	}
 	var faults []string
 	for _, look := range []func(context.Context, sqldb.Querier, Spec) ([]string, error){e.shapeFaults, e.functionFaults, e.triggerFaults} {

@@ -177,6 +177,9 @@ func Outdated(ctx context.Context, e Engine, q sqldb.Querier) ([]string, error) 
 	return nil, nil
 }
 
+// tableGone is the fault of a table that is not there under its name.
+const tableGone = "the table is gone"
+
 // Unfit is the error of a database one of whose tables is not closed as it should be,
 // nil if all are (R16c).
 func Unfit(tables []Table) error {
@@ -184,8 +187,11 @@ func Unfit(tables []Table) error {
 		switch {
 		case t.Open:
 			return invalid("protect it again: lastword fence protect DSN "+t.Table, "the protected table %s is open for a migration; nothing is admitted", t.Table)
+		case slices.Contains(t.Faults, tableGone):
+			return invalid(fmt.Sprintf("lastword fence unprotect DSN %s forgets it; if it was renamed, then protect it by its new name: lastword fence protect DSN NAME --resource '%s'", t.Table, t.Template),
+				"the table %s is not protected any more: %s", t.Table, tableGone)
 		case len(t.Faults) > 0:
-			return invalid("find out who did that; lastword fence protect makes the triggers anew", "the table %s is not protected any more: %s", t.Table, strings.Join(t.Faults, ", "))
+			return invalid("find out who did that; lastword fence protect DSN "+t.Table+" makes the triggers anew; where it refuses, mend what it names, or fence unprotect the table and protect it with another template", "the table %s is not protected any more: %s", t.Table, strings.Join(t.Faults, ", "))
 		}
 	}
 	return nil

@@ -70,7 +70,11 @@ func Enforce(ctx context.Context, e Engine, q sqldb.Querier, domain, prefix stri
 	if err != nil {
 		return 0, err
 	}
+	over := false // nothing is left to be ended
 	for _, r := range known {
+		if r.Domain == domain && !r.Shadow && covers(r.Prefix, prefix) {
+			over = true
+		}
 		if r.Domain != domain || !r.Shadow {
 			continue
 		}
@@ -83,10 +87,60 @@ func Enforce(ctx context.Context, e Engine, q sqldb.Querier, domain, prefix stri
 			}
 		}
 	}
+	if ended == 0 {
+		if over {
+			return 0, nil
+		}
+		if err := meant(ctx, e, q, domain, prefix, known); err != nil {
+			return 0, err
+		}
+	}
 	if err := set(ctx, e, q, domain, prefix, false, at); err != nil {
 		return 0, err
 	}
 	return ended, tighten(ctx, e, q, domain, prefix, at)
+}
+
+// meant refuses what is likely a slip of the pen, where no roll-out goes on: what is kept
+// stays for ever, and whoever has misspelt it believes that something has ended.
+func meant(ctx context.Context, e Engine, q sqldb.Querier, domain, prefix string, known []Rollout) error {
+	if prefix == "" {
+		return nil
+	}
+	for _, r := range known {
+		if r.Domain == domain && covers(prefix, r.Prefix) {
+			return nil
+		}
+	}
+	there, err := recorded(ctx, e, q, domain, prefix)
+	if err != nil || there {
+		return err
+	}
+	if strings.ContainsAny(prefix, "%*?") {
+		return invalid("a prefix ends with a slash, and nothing stands for other characters", "no resource %q has a record, and no roll-out goes on there", prefix)
+	}
+	tables, err := read(ctx, e, q)
+	if err != nil {
+		return err
+	}
+	for _, t := range tables {
+		if p := t.Template.Prefix(); t.Domain == domain && (covers(p, prefix) || covers(prefix, p)) {
+			return nil
+		}
+	}
+	return invalid("look at the roll-outs with lastword fence status; without one everything is in enforce",
+		"no roll-out goes on at %q, and it has no record and no protected table", prefix)
+}
+
+// recorded reports whether a resource that prefix covers has a record.
+func recorded(ctx context.Context, e Engine, q sqldb.Querier, domain, prefix string) (there bool, err error) {
+	is := "resource = CAST(%[3]s AS text)"
+	if strings.HasSuffix(prefix, "/") {
+		is = "substr(resource, 1, length(CAST(%[3]s AS text))) = CAST(%[3]s AS text)"
+	}
+	err = q.QueryRowContext(ctx, fmt.Sprintf("SELECT EXISTS (SELECT 1 FROM %[1]s WHERE domain = %[2]s AND "+is+")",
+		e.Dialect().Table("lastword_fence"), e.place(1), e.place(2)), domain, prefix).Scan(&there)
+	return there, err
 }
 
 // tighten makes the triggers of tables whose roll-out has ended as a whole anew, without

@@ -73,7 +73,7 @@ func (SQLite) drop(ctx context.Context, q sqldb.Querier, table string) error {
 func (e SQLite) faults(ctx context.Context, q sqldb.Querier, s Spec) ([]string, error) {
 	name, err := e.resolve(ctx, q, s.Table)
 	if err != nil || name != s.Table {
-		return []string{"the table is gone"}, nil //nolint:nilerr // which is what was asked
+		return []string{tableGone}, nil //nolint:nilerr // which is what was asked
 	}
 	shape, err := readShape(ctx, q, s.Table)
 	var wanted []trigger

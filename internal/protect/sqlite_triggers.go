@@ -3,6 +3,7 @@ package protect
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -44,22 +45,39 @@ func (s shape) triggers(spec Spec) ([]trigger, error) {
 			return nil, invalid("spell it as the table does", "the table %s has no column %s to protect", s.table, c)
 		}
 	}
-	over := guarded{
-		from: fmt.Sprintf("FROM %s AS t", quoteIdent(s.table)),
-		when: both("("+strings.Join(s.keys, " OR ")+")", has(spec.Columns, "t.")), resource: sqliteResource(spec.Template, "t."),
-	}
-	others := over
-	others.when = both(s.another(), over.when)
+	over, others := s.inTheWay(spec)
 	before, after := s.row(spec, "OLD."), s.row(spec, "NEW.")
 	moved := after // a row that stays with its resource is counted once
 	moved.counted = fmt.Sprintf("NOT (%s AND %s IS %s)", cmp.Or(before.when, "TRUE"), before.resource, after.resource)
 	return []trigger{
-		s.trigger(spec, kindInsertOver, "BEFORE INSERT", "", over),
+		s.trigger(spec, kindInsertOver, "BEFORE INSERT", "", over...),
 		s.trigger(spec, kindInserted, "AFTER INSERT", "", after),
-		s.trigger(spec, kindUpdateOver, "BEFORE UPDATE", "", others),
+		s.trigger(spec, kindUpdateOver, "BEFORE UPDATE", "", others...),
 		s.trigger(spec, kindUpdated, "AFTER UPDATE", changed(spec), before, moved),
 		s.trigger(spec, kindDelete, "BEFORE DELETE", "", before),
 	}, nil
+}
+
+// inTheWay are the rows that an INSERT or an UPDATE would replace, for either.
+func (s shape) inTheWay(spec Spec) (insert, update []guarded) {
+	var exact []string
+	var conditions []string
+	for _, k := range s.keys {
+		exact = append(exact, k.exact)
+		if k.loose != "" { // apart, since no index finds them
+			conditions = append(conditions, k.loose)
+		}
+	}
+	for _, condition := range append([]string{"(" + strings.Join(exact, " OR ") + ")"}, conditions...) {
+		one := guarded{
+			from: fmt.Sprintf("FROM %s AS t", quoteIdent(s.table)),
+			when: both(condition, has(spec.Columns, "t.")), resource: sqliteResource(spec.Template, "t."),
+		}
+		insert = append(insert, one)
+		one.when = both(s.another(), one.when)
+		update = append(update, one)
+	}
+	return insert, update
 }
 
 func (s shape) row(spec Spec, row string) guarded {
@@ -73,7 +91,7 @@ func (s shape) another() string {
 	}
 	var terms []string
 	for _, c := range s.primary {
-		terms = append(terms, fmt.Sprintf("t.%s IS OLD.%s", quoteIdent(c), quoteIdent(c)))
+		terms = append(terms, fmt.Sprintf("t.%s IS OLD.%s COLLATE BINARY", quoteIdent(c), quoteIdent(c)))
 	}
 	return "NOT (" + strings.Join(terms, " AND ") + ")"
 }
@@ -116,11 +134,27 @@ func both(a, b string) string {
 
 func (s shape) trigger(spec Spec, kind, event, when string, rows ...guarded) trigger {
 	var body strings.Builder
+	if kind == kindUpdateOver {
+		body.WriteString(s.loaded())
+	}
 	for _, g := range rows {
 		body.WriteString(s.refusal(spec, g))
 	}
 	name := triggerName(kind, s.table)
 	return trigger{name: name, text: fmt.Sprintf("CREATE TRIGGER %s %s ON %s%s\nBEGIN\n%sEND", quoteIdent(name), event, quoteIdent(s.table), when, body.String())}
+}
+
+// loaded names every column in a table with generated ones: before an UPDATE only those
+// that a trigger names are there, and generated columns are made of what is there.
+func (s shape) loaded() string {
+	if !slices.ContainsFunc(s.columns, func(c column) bool { return c.generated }) {
+		return ""
+	}
+	var all []string
+	for _, c := range s.columns {
+		all = append(all, "NEW."+quoteIdent(c.name))
+	}
+	return "SELECT " + strings.Join(all, ", ") + ";\n"
 }
 
 // refusal refuses a row without a pass; where a roll-out goes on it counts it (R18).
