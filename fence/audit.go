@@ -34,6 +34,9 @@ const (
 	FindingOtherTenure FindingKind = "OTHER_TENURE"
 	// FindingReceiptMissing: the record's last write has no receipt.
 	FindingReceiptMissing FindingKind = "RECEIPT_MISSING"
+	// FindingNotCanonical: no lease can be on the record's resource. Somebody else than the
+	// fence has written it.
+	FindingNotCanonical FindingKind = "NOT_CANONICAL"
 	// FindingFrozen: the record is frozen (FENCE_REGRESSION).
 	FindingFrozen FindingKind = "FROZEN"
 	// FindingUnraised: the place was restored and the record not raised since (R20).
@@ -122,6 +125,10 @@ func (a *auditing[T]) record(ctx context.Context, authority Authority, r lastwor
 	}
 	if err := a.lastReceipt(ctx, r, rec); err != nil {
 		return err
+	}
+	if _, err := lastword.ParseResource(string(r)); err != nil {
+		a.tell(r, FindingNotCanonical, rec.Fence, 0, "no lease can be on it: %s", reasonOf(err))
+		return nil
 	}
 	st, err := authority.Status(ctx, lastword.StatusQuery{Resource: r})
 	if err != nil {

@@ -155,7 +155,8 @@ type Restore struct {
 //
 // Of a whole place, its domain is marked first: from then on no record admits anything
 // that has not been raised, and one that the restore lost is only begun by a tenure that
-// the authority confirms. So it may be repeated after an error, and has to be. raised is
+// the authority confirms. A record whose resource is not canonical is closed without asking
+// the authority, which cannot grant it. So it may be repeated after an error, and has to be. raised is
 // how many records were raised and closed.
 func DeclareRestored[T Tx](ctx context.Context, p Place[T], r Restore) (raised int, err error) {
 	const op = "restored"
@@ -226,6 +227,14 @@ func markOfPlace[T Tx](ctx context.Context, tx T, domain string) (uint64, error)
 }
 
 func raiseOne[T Tx](ctx context.Context, p Place[T], r Restore, resource lastword.Resource, mark uint64) error {
+	if _, err := lastword.ParseResource(string(resource)); err != nil {
+		// No lease can be on it, so that no grant of before is to be kept out: it is closed as
+		// it is, and does not keep every other record of the domain closed.
+		_, err := change(ctx, p, Key{Domain: r.Domain, Resource: resource}, r.Act, func(_ context.Context, _ T, rec Record) (Record, error) {
+			return core.Restore(rec, 0, mark), nil
+		})
+		return err
+	}
 	next, err := r.NextFence(ctx, resource)
 	if err != nil {
 		return err
@@ -264,11 +273,11 @@ func Reopen[T Tx](ctx context.Context, p Place[T], domain string, resource lastw
 		if err != nil || mark == 0 {
 			return err
 		}
-		left, err := tx.Unraised(ctx, domain, mark)
+		left, found, err := tx.Unraised(ctx, domain, mark)
 		if err != nil {
 			return err
 		}
-		if left != "" {
+		if found {
 			return &lastword.Error{Code: lastword.CodeFenceRegression, Op: op, Resource: left,
 				Message: "the place was restored and this record has not been raised since: whoever held a lease before would be admitted again",
 				Hint:    "declare the restore again, so that it runs to its end; then close the window"}
@@ -318,10 +327,18 @@ func reopenOne[T Tx](ctx context.Context, p Place[T], domain string, resource la
 	return n, err
 }
 
-// each runs fn for every record of a domain.
+// each runs fn for every record of a domain, also for those whose name is not canonical,
+// which somebody else than this package has written. Of them "" comes before the first page.
 func each[T Tx](ctx context.Context, p Place[T], domain string, fn func(lastword.Resource) error) error {
 	const page = 500
 	var after lastword.Resource
+	unnamed, err := p.Inspect(ctx, Key{Domain: domain})
+	if err == nil && unnamed.Record.Exists {
+		err = fn("")
+	}
+	if err != nil {
+		return err
+	}
 	for {
 		found, err := p.Records(ctx, domain, after, page)
 		if err != nil {

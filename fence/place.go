@@ -130,8 +130,9 @@ type Tx interface {
 	Jumped(ctx context.Context, key Key) (lastword.Token, error)
 
 	// Unraised is the first record of domain whose own mark is below mark: a restore of
-	// the whole place was declared and has not reached it (R20). "" is none.
-	Unraised(ctx context.Context, domain string, mark uint64) (lastword.Resource, error)
+	// the whole place was declared and has not reached it (R20). found says whether there
+	// is one, whatever it is called.
+	Unraised(ctx context.Context, domain string, mark uint64) (first lastword.Resource, found bool, err error)
 
 	// Keep stores what an operator did, in this transaction and for ever.
 	Keep(ctx context.Context, key Key, act Act) error

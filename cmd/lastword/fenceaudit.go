@@ -24,8 +24,9 @@ the task table tells of is not there.
 
 AUTHORITY_BEHIND: it would grant a number next that is not above what is stored here.
 NOT_REACHED: a tenure that is said to have succeeded has never written here. OTHER_TENURE:
-one fence, two leases. RECEIPT_MISSING: of the last write. FROZEN, UNRAISED: the record
-waits for a person. NOT_CLOSED: a protected table, of which a trigger is missing.`
+one fence, two leases. NOT_CANONICAL: a record with a name that no lease can be on.
+RECEIPT_MISSING: of the last write. FROZEN, UNRAISED: the record waits for a person.
+NOT_CLOSED: a protected table, of which a trigger is missing.`
 
 type findingJSON struct {
 	Kind     string `json:"kind"`
@@ -133,6 +134,15 @@ func (g *guarded) claims(ctx context.Context, query string) (all []fence.Claim, 
 	return all, nil
 }
 
+// shownResource is a resource as a person may see it: a name that is not canonical in
+// quotes, since it may be anything.
+func shownResource(name string) string {
+	if _, err := lastword.ParseResource(name); err != nil {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
 // claimOf reads one row of --tasks, or says what is wrong with it.
 func claimOf(resource, token any) (c fence.Claim, wrong string) {
 	if text, ok := resource.([]byte); ok {
@@ -176,7 +186,7 @@ func (a *app) showAudit(domain string, checked int, found []fence.Finding, table
 	rows := []row{{"checked", fmt.Sprintf("%d resources of domain %s", checked, domain)}}
 	add := func(kind, resource, text string, stored, claimed lastword.Token) {
 		out.Disagreements = append(out.Disagreements, findingJSON{kind, resource, uint64(stored), uint64(claimed), text})
-		rows = append(rows, row{kind, resource + ": " + text})
+		rows = append(rows, row{kind, shownResource(resource) + ": " + text})
 	}
 	for _, f := range found {
 		add(string(f.Kind), string(f.Resource), f.Text, f.Stored, f.Claimed)

@@ -191,9 +191,9 @@ func (tx *flawedTx) Jumped(ctx context.Context, key fence.Key) (lastword.Token, 
 	return tx.Tx.Jumped(ctx, tx.place.at(key))
 }
 
-func (tx *flawedTx) Unraised(ctx context.Context, domain string, mark uint64) (lastword.Resource, error) {
+func (tx *flawedTx) Unraised(ctx context.Context, domain string, mark uint64) (lastword.Resource, bool, error) {
 	if tx.place.careless {
-		return "", nil
+		return "", false, nil
 	}
 	return tx.Tx.Unraised(ctx, domain, mark)
 }

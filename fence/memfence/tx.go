@@ -134,18 +134,18 @@ func (tx *Tx) Jumped(_ context.Context, key fence.Key) (lastword.Token, error) {
 }
 
 // Unraised implements [fence.Tx].
-func (tx *Tx) Unraised(_ context.Context, domain string, mark uint64) (first lastword.Resource, err error) {
+func (tx *Tx) Unraised(_ context.Context, domain string, mark uint64) (first lastword.Resource, found bool, err error) {
 	look := func(records map[fence.Key]fence.Record) {
 		for key := range records {
 			rec, _ := read(tx.changes.records, tx.committed.records, key)
-			if key.Domain == domain && rec.Restored < mark && (first == "" || key.Resource < first) {
-				first = key.Resource
+			if key.Domain == domain && rec.Restored < mark && (!found || key.Resource < first) {
+				first, found = key.Resource, true
 			}
 		}
 	}
 	look(tx.committed.records)
 	look(tx.changes.records)
-	return first, nil
+	return first, found, nil
 }
 
 // Restored implements [fence.Tx].

@@ -132,7 +132,7 @@ func (p *sent) send(ctx context.Context, key fence.Key, step fencesql.Step) erro
 			counts[i] = s.Rows
 		}
 		if recorded {
-			same := fencesql.SameStep(key)
+			same := fencesql.SameStep(key, *step.After)
 			b.Queue(same.Query, same.Args...)
 		}
 		b.Queue("commit")

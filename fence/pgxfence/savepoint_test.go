@@ -158,3 +158,49 @@ func TestASendThatEndsTheTransactionIsNeverToldAsWhatItIsNot(t *testing.T) { // 
 		}
 	}
 }
+
+// An effect that writes to the fence's record by itself is noticed before COMMIT, whether
+// the place remembers the record or not, and with Send.
+func TestAnEffectThatChangesTheRecordIsNoticed(t *testing.T) { // R15
+	pool := openPool(t, database(t))
+	s := newSeal(t)
+	f := guard(t, pool, s.config())
+	h := s.holder("r", "a", 1)
+	const change = `UPDATE lastword.fence SET fence = fence + 1 WHERE resource = 'r'`
+	apply := func(op, statement string) error {
+		_, err := f.Apply(t.Context(), h, op, []byte(op), func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, statement)
+			return err
+		})
+		return err
+	}
+	send := func(op, statement string) error {
+		_, err := f.Send(t.Context(), h, op, []byte(op), pgxfence.Statement{SQL: statement})
+		return err
+	}
+	if err := apply("first", `SELECT 1`); err != nil {
+		t.Fatal(err)
+	}
+	fresh := guard(t, pool, s.config()) // remembers nothing
+	for name, try := range map[string]func(op, statement string) error{
+		"Apply, remembered": apply, "Send": send,
+		"Apply": func(op, statement string) error {
+			_, err := fresh.Apply(t.Context(), h, op, []byte(op), func(ctx context.Context, tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, statement)
+				return err
+			})
+			return err
+		},
+	} {
+		var told *lastword.Error
+		if err := try("bad "+name, change); !errors.As(err, &told) || told.Code != lastword.CodeInternal {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n := count(t, pool, `SELECT count(*) FROM lastword.fence WHERE fence = 1`); n != 1 {
+			t.Errorf("%s: the record was changed", name)
+		}
+		if err := apply("after "+name, `SELECT 1`); err != nil {
+			t.Errorf("%s, and then: %v", name, err)
+		}
+	}
+}

@@ -130,8 +130,8 @@ func (t *Tx) StoresEarly() bool { return t.conn != nil && t.guess != nil && t.sq
 // StoreResult is [fence.Early]'s.
 func (t *Tx) StoreResult(ctx context.Context, key fence.Key, operation string, result []byte) error {
 	err := fencesql.StoreResult(ctx, t.tables, key, operation, result)
-	if errors.Is(err, fencesql.ErrChanged) { // or the effect has rolled back what was stored
-		same := fencesql.SameStep(key)
+	if errors.Is(err, fencesql.ErrChanged) && t.stored != nil { // or the effect has rolled back what was stored
+		same := fencesql.SameStep(key, *t.stored)
 		_, ended := t.sql.Exec(ctx, same.Query, same.Args...)
 		if ended = fencesql.SameError(ended); errors.Is(ended, fencesql.ErrElsewhere) {
 			return t.place.fail("store", key, ended)
@@ -170,12 +170,13 @@ func (t *Tx) commit(ctx context.Context, key fence.Key) (where, error) {
 	if t.waits != nil {
 		b.Queue(t.waits.Query, t.waits.Args...)
 	}
-	if t.guess != nil {
-		same := fencesql.SameStep(key)
+	asks := t.guess != nil && t.stored != nil
+	if asks {
+		same := fencesql.SameStep(key, *t.stored)
 		b.Queue(same.Query, same.Args...)
 	}
 	b.Queue("commit")
-	return committed(t.conn.SendBatch(ctx, b), b.Len()-1, t.guess != nil, nil)
+	return committed(t.conn.SendBatch(ctx, b), b.Len()-1, asks, nil)
 }
 
 // wire is the connection of a transaction of the place's own, for the tables.

@@ -271,7 +271,7 @@ func TestADetailThatIsNoneWritesNothing(t *testing.T) {
 		"deep": {strings.Repeat("[", 1_000_000), ""}, "NUL": {swap(`"op"`, `"o\u0000p"`), ""}, "control": {swap(`"op"`, `"o\np"`), ""},
 		"no attempt": {swap("attempt", "other"), ""}, "attempt a list": {`{"verdict": "STALE_OWNER", "domain": "d", "resource": "r", "attempt": ["owner"]}`, ""},
 		"no verdict": {swap("CONFLICT", ""), ""}, "applied": {swap("CONFLICT", "APPLIED"), ""}, "in shadow": {swap("CONFLICT", "SHADOW(CONFLICT)"), ""},
-		"no domain": {swap(`"domain": "test"`, `"domain": ""`), ""}, "no resource": {swap(`"doc/a"`, "null"), ""}, "no owner": {swap(`"o"`, `""`), ""},
+		"a resource that is not canonical": {swap(`"doc/a"`, `"doc/a/"`), ""}, "a control character": {swap(`"o"`, `"o\u0085"`), ""}, "no domain": {swap(`"domain": "test"`, `"domain": ""`), ""}, "no resource": {swap(`"doc/a"`, "null"), ""}, "no owner": {swap(`"o"`, `""`), ""},
 		"no operation": {swap(`"op"`, `""`), ""}, "a long owner": {swap(`"o"`, `"`+long+`"`), ""}, "a long reason": {swap("SEQ_TAKEN", long), ""},
 		"no number": {swap(`"fence": "1", "lease_id"`, `"fence": "one", "lease_id"`), ""}, "a huge number": {swap(`"fence": "1", "lease_id"`, `"fence": "99999999999999999999", "lease_id"`), ""},
 		"a negative seq": {swap(`"seq": "1"`, `"seq": "-1"`), ""}, "no digest": {swap("sha256:", "md5:"), ""}, "another content": {good, "y"},
@@ -302,8 +302,8 @@ func TestWhatGoDoesNotCountTheFunctionDoesNotCount(t *testing.T) {
 		{`1, 'l', '', '', 1, 'op', 'D', status_mode => 'fence-only', bundle_sequence => 5`, "", "", false},
 		{`1, 'l', '', '', 1, 'op', 'D', status_mode => 'fence-only', bundle_sequence => 4`, "UNVERIFIED", "OUTDATED", false},
 		{`1, 'l', '', '', 1, 'op', 'D', status_mode => 'fence-only', bundle_sequence => 5`, "REPLAYED", "", false},
-		{`NULL, 'l', '', '', 1, 'op', 'D', status_mode => 'fence-only'`, "UNVERIFIED", "NO_FENCE", true},
-		{`2, 'l', '', '', NULL, 'op2', 'D', bundle_sequence => 5, heard_mode => 'query', heard_state => 'RELEASED'`, "UNVERIFIED", "NOT_HELD", true},
+		{`0, 'l', '', '', 1, 'op', 'D', status_mode => 'fence-only'`, "UNVERIFIED", "NO_FENCE", true},
+		{`2, 'l', '', '', 0, 'op2', 'D', bundle_sequence => 5, heard_mode => 'query', heard_state => 'RELEASED'`, "UNVERIFIED", "NOT_HELD", true},
 	} {
 		_, err := p.db.ExecContext(t.Context(), `SELECT lastword.apply('test', 'doc/sql', 'o', `+strings.Replace(c.args, "'D'", "'"+lastword.DigestOf([]byte("v")).String()+"'", 1)+`)`)
 		told := refusalOf(err)
@@ -368,6 +368,61 @@ func TestAWorkersRightsAreEnoughForItsEvidence(t *testing.T) {
 	}
 }
 
+// With these rights alone each verdict comes with its own SQLSTATE, and the right to call
+// what stands for a decision is what admits, not the right to call what it calls.
+func TestAWorkersRightsAreEnoughForEveryVerdict(t *testing.T) { // R16
+	p := pgProtect(t, pgDocuments, whole)
+	page, err := os.ReadFile("../../docs/postgresql.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(page), "needs these:\n\n```sql\n")
+	list, _, _ = strings.Cut(list, "```")
+	tables, execute, found := strings.Cut(strings.ReplaceAll(list, "TO app;", "TO worker;"), "GRANT EXECUTE")
+	if !found {
+		t.Fatalf("the page lists %q", list)
+	}
+	calls := admittedCalls()
+	mustExec(t, p.db, tables)
+	for name, c := range calls {
+		if state := c.do(t, p.bypass); state != "42501" {
+			t.Errorf("%s without EXECUTE: %q", name, state)
+		}
+	}
+	mustExec(t, p.db, "GRANT EXECUTE"+execute)
+	if state := calls["advance"].do(t, p.bypass); state != "42501" {
+		t.Errorf("advance, which was not granted: %q", state)
+	}
+	if state := calls["decide"].with("registers", "TRUE").do(t, p.bypass); state != "42501" {
+		t.Errorf("advance by way of what it calls: %q", state)
+	}
+	mustExec(t, p.db, `GRANT EXECUTE ON FUNCTION lastword.advance TO worker`)
+	if state := calls["advance"].do(t, p.bypass); state != "" {
+		t.Errorf("advance: %q", state)
+	}
+	mustExec(t, p.bypass, `SELECT lastword.apply('test', 'doc/a', 'o', 2, 'l', '', '', 1, 'op', `+payloadOfTest+`, status_mode => 'fence-only', bundle_sequence => 1)`)
+	mustExec(t, p.db, `INSERT INTO lastword.tombstone VALUES ('test', 'doc/a', '`+lastword.DigestOf([]byte("pruned")).String()+`', '')`)
+	again := calls["apply"].with("fence", "2").with("bundle_sequence", "1").with("seq", "2").with("operation", "'op-2'")
+	for code, c := range map[string]call{
+		"":      again,
+		"LW100": again.with("operation", "'op'"),
+		"LW101": again.with("operation", "'op'").with("payload", literal(lastword.DigestOf([]byte("other")).String())),
+		"LW102": again.with("fence", "1"),
+		"LW103": again.with("operation", "'pruned'"),
+		"LW104": again.with("seq", "9"),
+		"LW105": again.with("root", payloadOfTest),
+		"LW106": again.with("lease_id", "'l2'"),
+		"LW107": again.with("fence", "2000000").with("seq", "1"),
+		"LW108": again.with("bundle_sequence", "0"),
+		"LW109": again.with("status_mode", "'query'"),
+		"LW020": again.with("seq", "NULL"),
+	} {
+		if state := c.do(t, p.bypass); state != code {
+			t.Errorf("%v: got %q, want %q", c.args, state, code)
+		}
+	}
+}
+
 // KF-38 (1): testdata/protect1.sql was written by the program of before lastword.refused:
 // a protected table, a record at fence 42 and a worker with the right to call
 // lastword.apply.
@@ -407,7 +462,9 @@ func TestTheFunctionsOfBeforeAreUpgradedAndKeepTheirRights(t *testing.T) {
 	if detail, code := w.detail(t, p.bypass); code != "LW102" || strings.Contains(detail, "attempt") {
 		t.Fatalf("before the upgrade: %s %s", code, detail)
 	}
-	const rows = `SELECT to_jsonb(f)::text FROM lastword.fence f UNION ALL SELECT to_jsonb(r)::text FROM lastword.receipt r UNION ALL SELECT to_jsonb(p)::text FROM lastword.protected p`
+	// What that one let in, and nobody could read again.
+	mustExec(t, p.db, `SELECT lastword.apply('test', 'doc/damaged', 'o', 7, 'l', 'a digest', 'a root', 1, 'op', `+payloadOfTest+`, status_mode => 'fence-only')`)
+	const rows = `SELECT to_jsonb(f)::text FROM lastword.fence f WHERE resource <> 'doc/damaged' UNION ALL SELECT to_jsonb(r)::text FROM lastword.receipt r WHERE resource <> 'doc/damaged' UNION ALL SELECT to_jsonb(p)::text FROM lastword.protected p`
 	before := dump(t, p.db, rows)
 	for range 2 {
 		if err := sqlfence.Init(t.Context(), p.db); err != nil {
@@ -417,6 +474,7 @@ func TestTheFunctionsOfBeforeAreUpgradedAndKeepTheirRights(t *testing.T) {
 	if after := dump(t, p.db, rows); after != before || len(before) < 500 {
 		t.Errorf("the upgrade changed\n%s\nto\n%s", before, after)
 	}
+	mustExec(t, p.db, `REVOKE EXECUTE ON FUNCTION lastword.decide FROM worker`) // what is called needs no grant any more
 	// Who had the right to write has it still, in the session that it had; to count it has
 	// to be given.
 	detail, code := w.detail(t, p.bypass)
@@ -433,4 +491,14 @@ func TestTheFunctionsOfBeforeAreUpgradedAndKeepTheirRights(t *testing.T) {
 	p.fence = guard(t, p.db, p.seal.config())
 	p.mustThrough("doc/a", 43, `UPDATE doc SET body = 'new' WHERE id = 'a'`)
 	p.refused(`UPDATE doc SET body = 'bypass' WHERE id = 'a'`)
+	if f := p.faults(); f != "" {
+		t.Errorf("faults %s", f)
+	}
+	damaged := fence.Key{Domain: domain, Resource: "doc/damaged"}
+	if in, err := p.fence.Place().Inspect(t.Context(), damaged); err != nil || in.Record.Fence != 7 || in.Record.LeaseID != "" {
+		t.Errorf("the damaged record: %+v, %v", in.Record, err)
+	}
+	if r, found, err := p.fence.Place().Find(t.Context(), damaged, "op"); err != nil || !found || !r.GrantDigest.IsZero() {
+		t.Errorf("the damaged receipt: %+v, %v", r, err)
+	}
 }

@@ -131,10 +131,10 @@ func (t *Tx) Store(ctx context.Context, key fence.Key, old, next fence.Record, r
 // stillOpen notices that the effect has ended the transaction in which the record was
 // stored before it.
 func (t *Tx) stillOpen(ctx context.Context, key fence.Key) error {
-	if t.guess == nil {
+	if t.guess == nil || t.stored == nil {
 		return nil
 	}
-	step := fencesql.SameStep(key)
+	step := fencesql.SameStep(key, *t.stored)
 	_, err := t.sql.ExecContext(ctx, step.Query, step.Args...)
 	return fencesql.SameError(err)
 }

@@ -3,8 +3,10 @@ package fencesql
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/internal/protect"
 	"github.com/lastword/lastword/internal/sqldb"
 )
 
@@ -23,9 +25,34 @@ func Init(ctx context.Context, e Engine, db *sql.DB, schemas ...sqldb.Schema) er
 				return err
 			}
 		}
-		return nil
+		return renew(ctx, e, conn, schemas)
 	})
 	return Explain(e, "fence init", err)
+}
+
+// renew makes what an older program has made of the protection of tables anew, once their
+// list is there.
+func renew(ctx context.Context, e Engine, conn *sql.Conn, schemas []sqldb.Schema) error {
+	closing := e.Closing()
+	if !slices.ContainsFunc(schemas, func(s sqldb.Schema) bool { return s.Name == closing.Schema().Name }) {
+		return nil
+	}
+	if old, err := protect.Outdated(ctx, closing, conn); err != nil || len(old) == 0 {
+		return err
+	}
+	_, err := sqldb.Transact(ctx, e, conn, func(ctx context.Context) error {
+		if err := e.Enter(ctx, conn); err != nil { // of several that run at once one does it
+			return err
+		}
+		old, err := protect.Outdated(ctx, closing, conn)
+		for _, statement := range old {
+			if err == nil {
+				_, err = conn.ExecContext(ctx, statement)
+			}
+		}
+		return err
+	})
+	return err
 }
 
 // CheckSchema looks whether the tables are there, in a version that this code knows.

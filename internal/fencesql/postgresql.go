@@ -29,9 +29,12 @@ const (
 
 	// postgresSame fails where the transaction is not the one that has stored the record
 	// last: it divides by the number of rows. It also fails where a crash could undo its
-	// COMMIT, because an effect has changed the settings: there is no root of -1.
+	// COMMIT, because an effect has changed the settings: there is no root of -1; and where an
+	// effect has changed what was stored: there is no logarithm of 0.
 	postgresSame = `SELECT 1 / count(*),
-	sqrt(CASE WHEN current_setting('fsync') <> 'on' OR current_setting('synchronous_commit') = 'off' THEN -1 ELSE 1 END)
+	sqrt(CASE WHEN current_setting('fsync') <> 'on' OR current_setting('synchronous_commit') = 'off' THEN -1 ELSE 1 END),
+	ln(count(*) FILTER (WHERE fence = $3 AND lease_id = $4 AND root = $5 AND last_seq = $6 AND last_operation = $7
+		AND last_payload = $8 AND policy = $9 AND status_mode = $10 AND frozen = $11 AND restored = $12))
 FROM lastword.fence WHERE domain = $1 AND resource = $2 AND passed = pg_current_xact_id()`
 
 	postgresPass = `INSERT INTO lastword.pass AS p (domain, resource, xact) VALUES ($1, $2, pg_current_xact_id())
@@ -223,9 +226,14 @@ func stepOf(xact string, pruned uint64, w change, was []any) (Step, error) {
 
 // SameStep fails where the transaction is not the one that has stored the record, because
 // an effect has ended that: then COMMIT would commit something else. It fails, too, where an
-// effect has made it a COMMIT that could be lost. [SameError] reads its error.
-func SameStep(key fence.Key) Step {
-	return Step{Query: postgresSame, Args: []any{key.Domain, string(key.Resource)}}
+// effect has made it a COMMIT that could be lost, or has changed the record. [SameError]
+// reads its error.
+func SameStep(key fence.Key, stored Seen) Step {
+	rec := stored.Record
+	return Step{Query: postgresSame, Args: []any{
+		key.Domain, string(key.Resource), int64(rec.Fence), rec.LeaseID, rec.Root.String(), int64(rec.LastSeq), rec.LastOperation,
+		rec.LastPayload.String(), string(rec.Policy), string(rec.Status), rec.Frozen, int64(rec.Restored),
+	}}
 }
 
 // SameError says what the error of a [SameStep] means.
@@ -233,6 +241,9 @@ func SameError(err error) error {
 	switch sqldb.SQLState(err) {
 	case "22012": // division by zero
 		return errors.Join(ErrElsewhere, err)
+	case "2201E": // logarithm of zero
+		return &lastword.Error{Code: lastword.CodeInternal, Op: "store", Err: err,
+			Message: "the record is not what this transaction has stored", Hint: "an effect must not write to the tables of the fence"}
 	case "2201F": // root of a negative number
 		return lossy("the effect has switched synchronous_commit off")
 	}

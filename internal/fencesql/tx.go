@@ -219,17 +219,17 @@ func (t *Tx) Jumped(ctx context.Context, key fence.Key) (lastword.Token, error) 
 }
 
 // Unraised is the first record of the domain that the mark has not reached (R20).
-func (t *Tx) Unraised(ctx context.Context, domain string, mark uint64) (lastword.Resource, error) {
+func (t *Tx) Unraised(ctx context.Context, domain string, mark uint64) (lastword.Resource, bool, error) {
 	key := fence.Key{Domain: domain}
 	if err := fits(mark); err != nil {
-		return "", t.fail("restored", key, err)
+		return "", false, t.fail("restored", key, err)
 	}
 	var first string
 	err := t.conn.Row(t.engine.Calm(ctx), t.engine.text().Unraised, domain, int64(mark)).Scan(&first)
 	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
+		return "", false, nil
 	}
-	return lastword.Resource(first), t.fail("restored", key, err)
+	return lastword.Resource(first), err == nil, t.fail("restored", key, err)
 }
 
 // Restored is that mark, 0 if there is none.

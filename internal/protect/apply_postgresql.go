@@ -24,7 +24,7 @@ $$`
 // postgresRefuse ends a call with a verdict. attempt is what has to be told to
 // lastword.refused after the roll-back; numbers are text, since not every language has
 // integers of 64 bits in its JSON.
-const postgresRefuse = `CREATE FUNCTION lastword.refuse(verdict text, why text, domain text, resource text, stored bigint, receipt lastword.receipt, attempt jsonb) RETURNS void LANGUAGE plpgsql AS $$
+const postgresRefuse = `CREATE OR REPLACE FUNCTION lastword.refuse(verdict text, why text, domain text, resource text, stored bigint, receipt lastword.receipt, attempt jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	RAISE EXCEPTION 'lastword: %', verdict || CASE WHEN why = '' THEN '' ELSE ' (' || why || ')' END || ': ' || resource USING
 		ERRCODE = CASE verdict WHEN 'REPLAYED' THEN 'LW100' WHEN 'CONFLICT' THEN 'LW101' WHEN 'STALE_OWNER' THEN 'LW102'
@@ -46,6 +46,57 @@ const postgresArguments = `domain text, resource text, owner text, fence bigint,
 	heard_epoch bigint DEFAULT 0, heard_revision bigint DEFAULT 0,
 	bundle_sequence bigint DEFAULT 0, min_epoch bigint DEFAULT 0, policy_generation bigint DEFAULT 0, min_policy_generation bigint DEFAULT 0,
 	caller text DEFAULT '', result bytea DEFAULT ''`
+
+// postgresGiven are the names of all of them, and of what makes a registration of a call:
+// none may be NULL, which no comparison of the rules would refuse.
+const postgresGiven = `registers, domain, resource, owner, fence, lease_id, grant_digest, root, seq, operation, payload,
+		policy, status_mode, step, imported, heard_mode, heard_state, next_fence, after_look, heard_epoch, heard_revision,
+		bundle_sequence, min_epoch, policy_generation, min_policy_generation, caller, result`
+
+// What the Go packages check of names and numbers before they decide, in the same words:
+// the regular expressions say what characters and segments a name has not. A literal with
+// E means the same whatever a session has set.
+//
+// postgresNamed is lastword.CheckID, and of a resource lastword.ParseResource; it gives
+// what is wrong with the name, or NULL.
+const postgresNamed = `CREATE OR REPLACE FUNCTION lastword.named(name text, is_resource boolean) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+	SELECT CASE
+	WHEN name = '' THEN 'is empty'
+	WHEN octet_length(name) > 512 THEN 'has more than 512 bytes'
+	WHEN name COLLATE "C" ~ E'[\u0001-\u001f\u007f-\u009f]' THEN 'has a control character'
+	WHEN is_resource AND '/' || name || '/' COLLATE "C" ~ '/[.]?[.]?/' THEN 'has a segment that is empty, . or ..'
+	END
+$$`
+
+// postgresCheck raises LW020 for arguments of which the Go packages would make no attempt.
+// The right to call decide is everybody's, so what stands for it is asked for here.
+const postgresCheck = `CREATE OR REPLACE FUNCTION lastword.check_arguments(registers boolean, ` + postgresArguments + `) RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+	why text;
+BEGIN
+	IF NOT (SELECT coalesce(bool_and(has_function_privilege(p.oid, 'EXECUTE')), FALSE) FROM pg_catalog.pg_proc p
+			WHERE p.pronamespace = 'lastword'::regnamespace AND p.proname = CASE WHEN registers THEN 'advance' ELSE 'apply' END) THEN
+		RAISE EXCEPTION 'permission denied for function %', CASE WHEN registers THEN 'lastword.advance' ELSE 'lastword.apply' END USING ERRCODE = '42501';
+	END IF;
+	IF num_nulls(` + postgresGiven + `) > 0 THEN
+		why := 'an argument is NULL: give its value, or leave it out for its default';
+	ELSE
+		why := coalesce('the domain ' || lastword.named(domain, FALSE), 'the resource ' || lastword.named(resource, TRUE),
+			'the owner ' || lastword.named(owner, FALSE), 'the lease id ' || lastword.named(nullif(lease_id, ''), FALSE),
+			'the caller ' || lastword.named(nullif(caller, ''), FALSE),
+			CASE WHEN NOT registers THEN coalesce('the operation ' || lastword.named(operation, FALSE),
+				CASE WHEN payload !~ '^sha256:[0-9a-f]{64}$' THEN 'the payload is no digest (sha256:…)' END) END,
+			CASE WHEN grant_digest !~ '^(sha256:[0-9a-f]{64})?$' OR root !~ '^(sha256:[0-9a-f]{64})?$' THEN 'grant_digest and root are digests (sha256:…), or empty' END,
+			CASE WHEN seq NOT BETWEEN 0 AND 9007199254740991 THEN 'seq is not between 0 and 9007199254740991' END,
+			CASE WHEN least(step, next_fence, heard_revision, bundle_sequence, policy_generation, min_policy_generation, heard_epoch, min_epoch) < 0
+				OR greatest(heard_epoch, min_epoch) > 4294967295 THEN 'a number is out of its range' END,
+			CASE WHEN octet_length(result) > 16384 THEN 'the result has more than 16384 bytes' END, '');
+	END IF;
+	IF why <> '' THEN
+		RAISE EXCEPTION 'lastword: INVALID: %', why USING ERRCODE = 'LW020', HINT = 'Nothing was changed.';
+	END IF;
+END $$`
 
 // postgresDecide is core.Admit, and core.Advance where registers is set, and the step
 // that follows. After STALE_OWNER the caller may ask the authority whether it is behind.
@@ -73,6 +124,7 @@ DECLARE
 	last bigint;
 	epoch constant bigint := fence >> 33;
 BEGIN
+	PERFORM lastword.check_arguments(` + postgresGiven + `);
 	FOR attempt IN 1..2 LOOP
 		SELECT f.* INTO rec FROM lastword.fence f WHERE f.domain = domain AND f.resource = resource FOR NO KEY UPDATE;
 		there := FOUND;
@@ -110,7 +162,7 @@ BEGIN
 	jump := coalesce(nullif(wanted_step, 0), 1048576);
 
 	verdict := '';
-	IF fence IS NULL OR fence < 1 OR fence > 9007199254740991 OR coalesce(lease_id, '') = '' THEN
+	IF fence < 1 OR fence > 9007199254740991 OR lease_id = '' THEN
 		verdict := 'UNVERIFIED'; why := 'NO_FENCE';
 	ELSIF NOT imported AND (bundle_sequence < rec.bundle_sequence OR epoch < rec.min_epoch OR policy_generation < rec.min_policy_generation) THEN
 		verdict := 'UNVERIFIED'; why := 'OUTDATED'; again := TRUE;
@@ -156,7 +208,7 @@ BEGIN
 		verdict := 'APPLIED';
 	ELSE
 		last := CASE WHEN newer THEN 0 ELSE rec.last_seq END;
-		number := CASE WHEN coalesce(seq, 0) = 0 THEN last + 1 ELSE seq END;
+		number := CASE WHEN seq = 0 THEN last + 1 ELSE seq END;
 		IF newer THEN
 			IF wanted_policy = 'ordered' AND number <> 1 THEN
 				verdict := 'OUT_OF_ORDER';
@@ -222,7 +274,7 @@ BEGIN
 			imported = rec.imported, heard_epoch = rec.heard_epoch, heard_revision = rec.heard_revision, passed = rec.passed
 		WHERE f.domain = domain AND f.resource = resource;
 	ELSE
-		INSERT INTO lastword.fence SELECT rec.*;
+		INSERT INTO lastword.fence SELECT rec.* ON CONFLICT DO NOTHING; -- a first write of others, unseen: a serialization failure
 	END IF;
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'lastword: the record of % is not the one that was read', resource USING ERRCODE = 'LW001';
@@ -238,9 +290,6 @@ END $$`
 const postgresApply = `CREATE OR REPLACE FUNCTION lastword.apply(` + postgresArguments + `, OUT verdict text, OUT number bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
-	IF coalesce(operation, '') = '' OR payload IS NULL OR payload !~ '^sha256:[0-9a-f]{64}$' OR coalesce(owner, '') = '' THEN
-		RAISE EXCEPTION 'lastword: INVALID: want an owner, an operation id and a payload digest (sha256:…)' USING ERRCODE = 'LW020';
-	END IF;
 	SELECT d.verdict, d.number INTO verdict, number FROM lastword.decide(FALSE, domain, resource, owner, fence, lease_id, grant_digest, root, seq, operation, payload,
 		policy, status_mode, step, imported, heard_mode, heard_state, next_fence, after_look, heard_epoch, heard_revision,
 		bundle_sequence, min_epoch, policy_generation, min_policy_generation, caller, result) d;
@@ -258,5 +307,21 @@ RETURNS text LANGUAGE sql AS $$
 $$`
 
 // Nobody may call them to whom it was not granted: the right to make a pass, or to end a
-// roll-out, is not the business writer's.
-const postgresRevoke = `REVOKE ALL ON FUNCTION lastword.apply, lastword.advance, lastword.decide, lastword.refused, lastword.bypassed FROM PUBLIC`
+// roll-out, is not the business writer's. What they call has no right of its own: who may
+// call decide still needs the right to call what stands for it, and all of them run with
+// the rights of their caller.
+const (
+	postgresRevoke = `REVOKE ALL ON FUNCTION lastword.apply, lastword.advance, lastword.refused, lastword.bypassed FROM PUBLIC`
+	postgresGrant  = `GRANT EXECUTE ON FUNCTION lastword.decide, lastword.check_arguments, lastword.refuse, lastword.named, lastword.issued, lastword.rank TO PUBLIC`
+)
+
+// What was written before names and digests were checked: a digest that is none would stop
+// everybody who reads its record. It says nothing, so its tenure is closed.
+const (
+	postgresDamagedRecords = `UPDATE lastword.fence SET grant_digest = '', root = '', lease_id = ''
+WHERE grant_digest !~ '^(sha256:[0-9a-f]{64})?$' OR root !~ '^(sha256:[0-9a-f]{64})?$'`
+	postgresDamagedReceipts = `UPDATE lastword.receipt SET
+	grant_digest = CASE WHEN grant_digest ~ '^sha256:[0-9a-f]{64}$' THEN grant_digest ELSE '' END,
+	root = CASE WHEN root ~ '^sha256:[0-9a-f]{64}$' THEN root ELSE '' END
+WHERE grant_digest !~ '^(sha256:[0-9a-f]{64})?$' OR root !~ '^(sha256:[0-9a-f]{64})?$'`
+)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/lastword/lastword/internal/sqldb"
@@ -144,11 +145,15 @@ func (e PostgreSQL) write(ctx context.Context, q sqldb.Querier, s Spec) error {
 	if err != nil {
 		return err
 	}
-	function := guardName(s.Table)
-	statements := []string{
-		"CREATE OR REPLACE FUNCTION " + function + "() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS " + dollar(e.body(s)),
-		"REVOKE ALL ON FUNCTION " + function + "() FROM PUBLIC",
+	if err := e.apart(ctx, q, s.Table, relations); err != nil {
+		return err
 	}
+	numbers, err := e.columnNumbers(ctx, q, s)
+	if err != nil {
+		return err
+	}
+	function := guardName(s.Table)
+	statements := []string{guardFunction(function, e.body(s, numbers)), "REVOKE ALL ON FUNCTION " + function + "() FROM PUBLIC"}
 	for _, r := range relations {
 		if !r.partition { // a partition has its parent's, which is dropped with that
 			statements = append(statements,
@@ -170,6 +175,51 @@ func (e PostgreSQL) write(ctx context.Context, q sqldb.Querier, s Spec) error {
 	return nil
 }
 
+func guardFunction(name, body string) string {
+	return "CREATE OR REPLACE FUNCTION " + name + "() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS " + dollar(body)
+}
+
+// apart refuses a table of which a part, or of whose parts one, is protected by itself:
+// both would have the same triggers, and only one of them the right function.
+func (e PostgreSQL) apart(ctx context.Context, q sqldb.Querier, table string, relations []relation) error {
+	known, err := read(ctx, e, q)
+	if err != nil {
+		return err
+	}
+	within := func(name string, all []relation) bool {
+		return slices.ContainsFunc(all, func(r relation) bool { return r.name == name })
+	}
+	for _, t := range known {
+		if t.Table == table {
+			continue
+		}
+		others, err := e.relations(ctx, q, t.Table)
+		if err != nil && !isUnfit(err) {
+			return err
+		}
+		if within(t.Table, relations) || within(table, others) {
+			return invalid("protect the whole or its parts, not both, or take them apart first",
+				"the table %s is a part or the whole of %s, which is protected already", table, t.Table)
+		}
+	}
+	return nil
+}
+
+// columnNumbers are the numbers, by which a table knows its columns whatever they are
+// called, of those that the template and the spec name. What is not there has none.
+func (PostgreSQL) columnNumbers(ctx context.Context, q sqldb.Querier, s Spec) (string, error) {
+	var all []string
+	for _, c := range s.columns() {
+		var n int
+		err := q.QueryRowContext(ctx, `SELECT coalesce(max(attnum), 0) FROM pg_catalog.pg_attribute WHERE attrelid = to_regclass($1) AND attname = $2 AND NOT attisdropped`, s.Table, c).Scan(&n)
+		if err != nil {
+			return "", err
+		}
+		all = append(all, strconv.Itoa(n))
+	}
+	return strings.Join(all, " "), nil
+}
+
 func (e PostgreSQL) drop(ctx context.Context, q sqldb.Querier, table string) error {
 	// With the function go all triggers that call it, of tables that are parts no more
 	// among them.
@@ -177,8 +227,14 @@ func (e PostgreSQL) drop(ctx context.Context, q sqldb.Querier, table string) err
 	return err
 }
 
-// body is the function of a table.
-func (PostgreSQL) body(s Spec) string {
+// numbersLine begins the line of a function that says for which columns it was made.
+const numbersLine = "\n-- columns "
+
+// body is the function of a table whose columns have these numbers.
+//
+// A row that belongs to no resource has none before and none after; so that it is
+// refused all the same, whether OLD was looked at is remembered by itself.
+func (PostgreSQL) body(s Spec, numbers string) string {
 	domain := quoteText(s.Domain)
 	row := func(row, event string) string {
 		return fmt.Sprintf(`		r := %[1]s;
@@ -188,7 +244,7 @@ func (PostgreSQL) body(s Spec) string {
 		END IF;
 `, postgresResource(s.Template, row), domain, quoteText(s.Template.Prefix()), event)
 	}
-	return fmt.Sprintf(`
+	return numbersLine + numbers + fmt.Sprintf(`
 DECLARE
 	r text;
 	before text;
@@ -206,7 +262,45 @@ BEGIN
 	RETURN NULL;
 END `, domain, quoteText(s.Template.Prefix()),
 		and(postgresHas(s.Columns, "OLD"), postgresChanged(s, "DELETE")), row("OLD", ""),
-		and(postgresHas(s.Columns, "NEW"), postgresChanged(s, "INSERT")), row("NEW", "(NOT looked OR before IS DISTINCT FROM r) AND ")) // a row of no resource is NULL, and so is one that was not there
+		and(postgresHas(s.Columns, "NEW"), postgresChanged(s, "INSERT")), row("NEW", "(NOT looked OR before IS DISTINCT FROM r) AND "))
+}
+
+// formerBodies are the functions that this body was before, the newest first.
+func formerBodies(body string) (newest, oldest string) {
+	newest = strings.ReplaceAll(body[strings.Index(body[1:], "\n")+1:], ` COLLATE "C", '/')`, ", '/')")
+	return newest, strings.NewReplacer("\tlooked boolean := FALSE;\n", "", "; looked := TRUE;", ";",
+		"(NOT looked OR before IS DISTINCT FROM r)", "before IS DISTINCT FROM r").Replace(newest)
+}
+
+// outdated are the statements that make the functions of tables anew that an older program
+// has made, without a lock on the tables. What is neither theirs nor ours stays, for a
+// person to look at, and so does what this role may not replace: both are faults.
+func (e PostgreSQL) outdated(ctx context.Context, q sqldb.Querier) (statements []string, err error) {
+	tables, err := read(ctx, e, q)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tables {
+		if t.Open {
+			continue
+		}
+		numbers, err := e.columnNumbers(ctx, q, t.Spec)
+		if err != nil {
+			return nil, err
+		}
+		function, body := guardName(t.Table), e.body(t.Spec, numbers)
+		newest, oldest := formerBodies(body)
+		var former bool
+		err = q.QueryRowContext(ctx, `SELECT count(*) = 1 FROM pg_catalog.pg_proc WHERE oid = to_regprocedure($1) AND prosrc IN ($2, $3) AND pg_has_role(proowner, 'USAGE')`,
+			function+"()", newest, oldest).Scan(&former)
+		if err != nil {
+			return nil, err
+		}
+		if former {
+			statements = append(statements, guardFunction(function, body))
+		}
+	}
+	return statements, nil
 }
 
 func and(terms ...string) string {
@@ -237,7 +331,7 @@ func postgresChanged(s Spec, alone string) string {
 		return ""
 	}
 	var before, after []string
-	for _, c := range append(s.Template.columns(), s.Columns...) {
+	for _, c := range s.columns() {
 		before, after = append(before, "OLD."+quoteIdent(c)), append(after, "NEW."+quoteIdent(c))
 	}
 	return fmt.Sprintf("(TG_OP = '%s' OR ROW(%s)::record *<> ROW(%s)::record)", alone, strings.Join(before, ", "), strings.Join(after, ", "))
@@ -249,7 +343,7 @@ func postgresResource(t Template, row string) string {
 		if whole {
 			return "(" + value + ")"
 		}
-		return "CASE WHEN strpos(" + value + ", '/') = 0 THEN " + value + " END"
+		return "CASE WHEN strpos(" + value + ` COLLATE "C", '/') = 0 THEN ` + value + " END"
 	})
 }
 
@@ -299,10 +393,24 @@ func (e PostgreSQL) functionFaults(ctx context.Context, q sqldb.Querier, s Spec)
 		return []string{"the function " + guardName(s.Table) + " is missing"}, nil
 	case err != nil:
 		return nil, err
-	case body != e.body(s) || !definer || config != "search_path=pg_catalog, pg_temp":
-		return []string{"the function " + guardName(s.Table) + " is not what it has to be"}, nil
 	}
-	return nil, nil
+	numbers, err := e.columnNumbers(ctx, q, s)
+	if err != nil {
+		return nil, err
+	}
+	made, _, _ := strings.Cut(strings.TrimPrefix(body, numbersLine), "\n")
+	right := e.body(s, numbers)
+	newest, oldest := formerBodies(right)
+	switch {
+	case !definer || config != "search_path=pg_catalog, pg_temp":
+	case body == right:
+		return nil, nil
+	case body == e.body(s, made):
+		return []string{"a column that the template or the protection of " + s.Table + " names is another one than when it was protected"}, nil
+	case body == newest, body == oldest:
+		return []string{"the function " + guardName(s.Table) + " was made by an older lastword, and has to be made anew"}, nil
+	}
+	return []string{"the function " + guardName(s.Table) + " is not what it has to be"}, nil
 }
 
 // What pg_trigger says of the two triggers: for each row, after INSERT, UPDATE, DELETE;

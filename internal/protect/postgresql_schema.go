@@ -17,11 +17,12 @@ var postgresSchema = sqldb.Schema{
 	since text COLLATE "C" NOT NULL -- for people
 )`,
 		postgresIssued, postgresRank,
-	}, {
+	}, {}, {
 		// A function has no rows to keep: the last step makes those anew that decide, and
 		// no earlier one makes any. What was granted on them stays.
 		`DROP FUNCTION IF EXISTS lastword.refuse(text, text, text, bigint, lastword.receipt)`,
-		postgresRefuse, postgresDecide, postgresApply, postgresAdvance, postgresRefused, postgresBypassed, postgresRevoke,
+		postgresNamed, postgresCheck, postgresRefuse, postgresDecide, postgresApply, postgresAdvance, postgresRefused, postgresBypassed, postgresRevoke, postgresGrant,
+		postgresDamagedRecords, postgresDamagedReceipts,
 	}},
 }
 
@@ -41,7 +42,7 @@ BEGIN
 			HINT = 'Write through the fence, in the transaction that it has admitted, under a lease on the resource of the row.';
 	END IF;
 	n := nextval('lastword.bypass_number_seq');
-	IF n <= 10000 OR random() < 0.01 THEN
+	IF n <= 10000 OR random() * 100 < 1 THEN
 		INSERT INTO lastword.bypass (number, domain, resource, relation, event, weight) OVERRIDING SYSTEM VALUE
 		VALUES (n, in_domain, coalesce(in_resource, ''), in_relation, in_event, CASE WHEN n <= 10000 THEN 1 ELSE 100 END);
 	END IF;

@@ -35,6 +35,9 @@ func (s Spec) same(o Spec) bool {
 	return s.Domain == o.Domain && s.Template.text == o.Template.text && slices.Equal(s.Columns, o.Columns)
 }
 
+// columns are those that s names: the template's, and the protected ones.
+func (s Spec) columns() []string { return append(s.Template.columns(), s.Columns...) }
+
 // Table is a protected table as [Inspect] finds it.
 type Table struct {
 	Spec
@@ -165,6 +168,15 @@ func Inspect(ctx context.Context, e Engine, q sqldb.Querier) ([]Table, error) {
 	return tables, nil
 }
 
+// Outdated are the statements that make anew what an older program has made of the
+// protection of tables; none if nothing is of one.
+func Outdated(ctx context.Context, e Engine, q sqldb.Querier) ([]string, error) {
+	if p, ok := e.(PostgreSQL); ok {
+		return p.outdated(ctx, q)
+	}
+	return nil, nil
+}
+
 // tableGone is the fault of a table that is not there under its name.
 const tableGone = "the table is gone"
 
@@ -183,6 +195,12 @@ func Unfit(tables []Table) error {
 		}
 	}
 	return nil
+}
+
+// isUnfit reports whether err says that a table is not fit for protection.
+func isUnfit(err error) bool {
+	faults, other := unfitness(err)
+	return other == nil && len(faults) > 0
 }
 
 // unfitness is an error that says what a table is not fit for, as a fault of it.

@@ -8,7 +8,7 @@ package protect
 //
 // It believes the detail as lastword.apply believes its arguments, but for the freeze: the
 // record has to show, under its lock, what that stands on. It opens nothing.
-const postgresRefused = `CREATE FUNCTION lastword.refused(detail text, content bytea DEFAULT '', OUT counted boolean, OUT frozen boolean) LANGUAGE plpgsql AS $$
+const postgresRefused = `CREATE OR REPLACE FUNCTION lastword.refused(detail text, content bytea DEFAULT '', OUT counted boolean, OUT frozen boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
 	told jsonb;
@@ -41,9 +41,9 @@ BEGIN
 	END;
 	IF jsonb_typeof(attempt) IS DISTINCT FROM 'object' OR verdict NOT IN ('REPLAYED', 'CONFLICT', 'STALE_OWNER', 'RECEIPT_EXPIRED', 'OUT_OF_ORDER',
 			'ROOT_MISMATCH', 'FENCE_REGRESSION', 'FENCE_JUMP', 'UNVERIFIED', 'STATUS_UNAVAILABLE')
-		OR why !~ '^[A-Z_]{0,64}$' OR domain = '' OR resource = '' OR owner = '' OR seq < 0
-		OR greatest(octet_length(domain), octet_length(resource), octet_length(owner), octet_length(lease_id), octet_length(operation)) > 512
-		OR domain || resource || owner || lease_id || operation ~ '[[:cntrl:]]' OR payload !~ '^(sha256:[0-9a-f]{64})?$'
+		OR why !~ '^[A-Z_]{0,64}$' OR seq < 0 OR coalesce(lastword.named(domain, FALSE), lastword.named(resource, TRUE), lastword.named(owner, FALSE),
+			lastword.named(nullif(lease_id, ''), FALSE), lastword.named(nullif(operation, ''), FALSE)) IS NOT NULL
+		OR payload !~ '^(sha256:[0-9a-f]{64})?$'
 		OR verdict = 'CONFLICT' AND (operation = '' OR payload = '') THEN
 		RAISE EXCEPTION 'lastword: INVALID: want the detail of an error of lastword.apply, as it is' USING ERRCODE = 'LW020';
 	END IF;
