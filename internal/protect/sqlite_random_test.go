@@ -23,6 +23,9 @@ import (
 // is refused for does not matter here, as long as most are taken.
 func TestNoStatementChangesARowOfAnotherResource(t *testing.T) { // R16c, R17, KF-24
 	seed, tables := rand.Uint64(), 150
+	if testing.Short() { // under the race detector, which has nothing to find here
+		tables = 10
+	}
 	if n, err := strconv.Atoi(os.Getenv("LASTWORD_TABLES")); err == nil {
 		tables = n
 	}
@@ -40,6 +43,9 @@ func TestNoStatementChangesARowOfAnotherResource(t *testing.T) { // R16c, R17, K
 	}
 	t.Logf("%d tables taken and %d refused %v; of %d statements %d changed rows under a pass, %d were refused for want of one, %d were free",
 		sum.taken, tables-sum.taken, sum.refused, sum.statements, sum.changed, sum.stopped, sum.free)
+	if tables < 100 {
+		return // by chance most of them may be refused
+	}
 	if sum.taken*3 < tables*2 || sum.changed*20 < sum.statements || sum.stopped*5 < sum.statements {
 		t.Error("too little of it was a test")
 	}
