@@ -74,6 +74,8 @@ var equivalent = map[string]string{
 	"SQLite Load: o.shadow = 1 #1 becomes TRUE":              onlySpares,
 	"SQLite Load: EXISTS #3 becomes TRUE":                    onlySpares,
 
+	"PostgreSQL Same: domain = $1 #1 becomes TRUE":          itsOwnLease,
+	"PostgreSQL Same: resource = $2 #1 becomes TRUE":        itsOwnLease,
 	"SQLite Oldest: r.operation > ?4 #1 becomes TRUE":       onlyContinues,
 	"PostgreSQL Oldest: r.operation > $4 #1 becomes TRUE":   onlyContinues,
 	"PostgreSQL Forget: passed IS NOT NULL #1 becomes TRUE": "NULL instead of NULL: it spares the rows that have none",
@@ -82,6 +84,7 @@ var equivalent = map[string]string{
 }
 
 const (
+	itsOwnLease   = "lease, number and operation of the record tell it from every other one"
 	onlySpares    = "it only spares the question which roll-out counts"
 	onlyContinues = "what a page has listed is deleted before the next one is: it only spares the way past it"
 )
@@ -140,7 +143,7 @@ func nothingIsWrong(t *testing.T) {
 			t.Fatalf("nothing is wrong, and yet: %+v", f)
 		}
 	}
-	for _, tr := range []trial{endedTransactions, lostCommits, openedTables, passesForgotten, bypassesCounted, slips} {
+	for _, tr := range []trial{endedTransactions, changedRecords, lostCommits, openedTables, passesForgotten, bypassesCounted, slips} {
 		if failed := tr.failed(t.Context(), broken{}); failed != "" {
 			t.Fatalf("nothing is wrong, and yet %s: %s", tr.name, failed)
 		}
@@ -266,15 +269,17 @@ func everyMutant() (all []broken) {
 				if !lite {
 					m.trials = []trial{bypassesCounted}
 				}
-			case "Same":
-				m.trials = []trial{endedTransactions}
 			case "Forget", "ForgetPasses":
 				m.trials, m.alone = []trial{passesForgotten}, true
 			}
 			add(m, text, func(m *broken) {
 				m.texts = map[string]string{text: m.Text}
-				if name == "Same" && strings.Contains(m.Condition, "current_setting") {
+				switch {
+				case name != "Same":
+				case strings.Contains(m.Condition, "current_setting"):
 					m.trials = []trial{lostCommits}
+				default:
+					m.trials = []trial{changedRecords, endedTransactions}
 				}
 			})
 			if slices.Contains(counts, name) && lite {

@@ -212,8 +212,8 @@ var lostCommits = trial{"a COMMIT that could be lost", func(tb fencetest.TB, m b
 		}
 	}
 	refused := func(operation string) { refusedBy(operation, write) }
-	// The record is remembered, so it is stored before the effect that spoils the COMMIT.
-	spoilt := func(spoil func(ctx context.Context, tx *pgxfence.Tx) error) func(operation string) error {
+	// Where the record is remembered, it is stored before the effect that spoils the COMMIT.
+	spoilt := func(place *pgxfence.Place, spoil func(ctx context.Context, tx *pgxfence.Tx) error) func(operation string) error {
 		return func(operation string) error {
 			_, err := fence.Apply(tb.Context(), g, place, held(h, operation), func(ctx context.Context, tx *pgxfence.Tx) ([]byte, error) {
 				if _, err := tx.Pgx().Exec(ctx, record, "r", operation, "v"); err != nil {
@@ -229,17 +229,76 @@ var lostCommits = trial{"a COMMIT that could be lost", func(tb fencetest.TB, m b
 	refused("with synchronous_commit off")
 	unsafe.Store(false)
 	must(tb, write("op-2"))
-	refusedBy("that switches synchronous_commit off", spoilt(func(ctx context.Context, tx *pgxfence.Tx) error {
+	cold := func() *pgxfence.Place { // which remembers nothing
+		place, err := pgxfence.OpenPlace(tb.Context(), m.pool(tb, server.DSN, nil), "")
+		must(tb, err)
+		return place
+	}
+	lossy := func(ctx context.Context, tx *pgxfence.Tx) error {
 		_, err := tx.Pgx().Exec(ctx, "SET LOCAL synchronous_commit = off")
 		return err
-	}))
-	must(tb, write("op-3"))
-	refusedBy("that switches fsync off", spoilt(func(ctx context.Context, tx *pgxfence.Tx) error {
+	}
+	refusedBy("that switches synchronous_commit off", spoilt(place, lossy))
+	refusedBy("that switches synchronous_commit off", spoilt(cold(), lossy))
+	again := func(operation string) {
+		_, err := fence.Apply(tb.Context(), g, place, held(h, operation), func(context.Context, *pgxfence.Tx) ([]byte, error) { return nil, nil })
+		must(tb, err)
+	}
+	again("that switches synchronous_commit off")
+	volatile := func(ctx context.Context, tx *pgxfence.Tx) error {
 		return withoutFsync(ctx, plain, func(fsync *string) error {
 			return tx.Pgx().QueryRow(ctx, "SELECT current_setting('fsync')").Scan(fsync)
 		})
-	}))
+	}
+	refusedBy("that switches fsync off", spoilt(place, volatile))
+	for _, statement := range []string{"ALTER SYSTEM SET fsync = on", "SELECT pg_reload_conf()"} {
+		_, err := plain.ExecContext(tb.Context(), statement)
+		must(tb, err)
+	}
+	for fsync := ""; fsync != "on"; { // every session that begins after the first one knows it
+		fresh, err := sql.Open("pgx", server.DSN)
+		must(tb, err)
+		must(tb, fresh.QueryRowContext(tb.Context(), "SELECT current_setting('fsync')").Scan(&fsync))
+		must(tb, fresh.Close())
+	}
+	refusedBy("that switches fsync off", spoilt(cold(), volatile))
 	refused("with fsync off")
+}}
+
+// changedRecords: an effect changes what stands in the record of its own transaction.
+var changedRecords = trial{"an effect that changes the record", func(tb fencetest.TB, m broken) {
+	dsn, _ := m.database(tb)
+	s, g := guarding(tb)
+	place, err := pgxfence.OpenPlace(tb.Context(), m.pool(tb, dsn, nil), "")
+	must(tb, err)
+	h := s.holder("r", "a", 1)
+	try := func(operation string, statements ...string) error {
+		_, err := fence.Apply(tb.Context(), g, place, held(h, operation), func(ctx context.Context, tx *pgxfence.Tx) ([]byte, error) {
+			for _, statement := range statements {
+				if _, err := tx.Pgx().Exec(ctx, statement); err != nil {
+					return nil, err
+				}
+			}
+			return nil, nil
+		})
+		return err
+	}
+	must(tb, try("first")) // from now on it is remembered
+	for _, set := range []string{
+		"fence = fence + 1", "lease_id = 'other'", "root = 'sha256:0f'", "last_seq = last_seq + 1", "last_operation = 'other'",
+		"last_payload = 'other'", "policy = 'latest'", "status_mode = 'query'", "frozen = TRUE", "restored = 1",
+	} {
+		if err := try(set, "UPDATE lastword.fence SET "+set+" WHERE resource = 'r'"); err == nil {
+			tb.Errorf("%s was not noticed", set)
+			return
+		}
+		if err := try(set); err != nil { // nothing has become of it
+			tb.Fatalf("after %s: %v", set, err)
+		}
+	}
+	if err := try("committed", "COMMIT", "BEGIN"); err == nil {
+		tb.Errorf("the transaction was another one, and nobody has noticed")
+	}
 }}
 
 // withoutFsync switches fsync off, and waits until a session has heard of it.
