@@ -57,7 +57,7 @@ func Stands(ctx context.Context, c Conn, xact string) Standing {
 
 // AndXact is appended to the text of a [Step] whose record nobody has read: it tells which
 // transaction has stored it.
-const AndXact = `, pg_current_xact_id()::text`
+const AndXact = `, pg_catalog.pg_current_xact_id()::text`
 
 // Attempt is a transaction on PostgreSQL that has failed since its effect began.
 type Attempt struct {
