@@ -88,7 +88,7 @@ func TestAnEffectThatFailsInItsTransactionChangesNothing(t *testing.T) { // P5
 		"a plain error after":  func(ctx context.Context, tx *sql.Tx) error { _, _ = tx.ExecContext(ctx, pgFails); return errOfEffect },
 		"a backend that ended": execute(`SELECT pg_terminate_backend(pg_backend_pid())`, pgFails),
 		"rows that are open": func(ctx context.Context, tx *sql.Tx) error {
-			rows, err := tx.QueryContext(ctx, `SELECT * FROM generate_series(1, 100000)`) //nolint:sqlclosecheck // which is the case
+			rows, err := tx.QueryContext(ctx, `SELECT * FROM generate_series(1, 100000)`)
 			if err != nil {
 				return err
 			}

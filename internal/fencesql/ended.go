@@ -31,12 +31,12 @@ const (
 type Standing int
 
 const (
-	// Unheard: the connection said nothing. It may be lost.
+	// Unheard is of a connection that said nothing. It may be lost.
 	Unheard Standing = iota
-	// Ours: the transaction that was begun is still open, or one is that has failed. Of
-	// the latter nothing tells which it is.
+	// Ours is the transaction that was begun, still open, or one that has failed. Of the
+	// latter nothing tells which it is.
 	Ours
-	// Gone: there is none, or another one.
+	// Gone says that there is none, or another one.
 	Gone
 )
 
