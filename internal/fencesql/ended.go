@@ -97,16 +97,19 @@ func fateOf(ctx context.Context, c Conn, xact string, passes bool) (fate string,
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endedGrace)
 	defer cancel()
 	for {
-		fate, err := fateNow(ctx, c, xact)
+		now, err := fateNow(ctx, c, xact)
+		if err == nil {
+			fate, heard = now, true // which a later question without an answer does not take back
+		}
 		if err == nil && fate != "in progress" || !passes {
-			return fate, err == nil
+			return fate, heard
 		}
 		pause := time.NewTimer(endedPause) //nolint:forbidigo // it bounds a wait for a server and decides nothing
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
-			return fate, err == nil
+			return fate, heard
 		}
 	}
 }
