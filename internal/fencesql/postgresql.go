@@ -245,13 +245,14 @@ func SameError(err error) error {
 		return &lastword.Error{Code: lastword.CodeInternal, Op: "store", Err: err,
 			Message: "the record is not what this transaction has stored", Hint: "an effect must not write to the tables of the fence"}
 	case "2201F": // root of a negative number
-		return lossy("the effect has switched synchronous_commit off")
+		return lossy("the effect has switched synchronous_commit off", err)
 	}
 	return err
 }
 
-func lossy(why string) error {
-	return unfit("a COMMIT of the connection could be lost: "+why, "set fsync = on and synchronous_commit = on, or local")
+// lossy wraps what the server said: that it said so before COMMIT is what makes it certain.
+func lossy(why string, err error) error {
+	return errors.Join(unfit("a COMMIT of the connection could be lost: "+why, "set fsync = on and synchronous_commit = on, or local"), err)
 }
 
 // StoreResult puts what an effect has returned into a receipt of this transaction.
@@ -287,7 +288,7 @@ func StoreError(err error) error {
 	case stateElsewhere:
 		return errors.Join(ErrElsewhere, err)
 	case stateUnsafe:
-		return lossy(err.Error())
+		return lossy(err.Error(), err)
 	}
 	return err
 }
