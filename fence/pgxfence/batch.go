@@ -101,9 +101,22 @@ func (p *sent) looking(unfit error, guess *fencesql.Seen) *looked {
 
 // send is the whole transaction in one round trip.
 func (p *sent) send(ctx context.Context, key fence.Key, step fencesql.Step) error {
+	failed, err := p.sendOnce(ctx, key, step)
+	switch {
+	case err == nil || fencesql.Open(err):
+		return err
+	case failed.Xact != "": // a statement may have been executed
+		return fencesql.Ended(ctx, conn{p.pool}, failed, key, err)
+	case errors.Is(err, fencesql.ErrChanged):
+		return fencesql.Overtaken(err)
+	}
+	return err
+}
+
+func (p *sent) sendOnce(ctx context.Context, key fence.Key, step fencesql.Step) (failed fencesql.Attempt, err error) {
 	c, err := p.pool.Acquire(ctx)
 	if err != nil {
-		return p.fail("begin", key, err)
+		return failed, p.fail("begin", key, err)
 	}
 	defer c.Release()
 	open := true
@@ -113,17 +126,17 @@ func (p *sent) send(ctx context.Context, key fence.Key, step fencesql.Step) erro
 		}
 	}()
 	if err := ctx.Err(); err != nil { // the last moment at which this is certain
-		return p.fail("begin", key, err)
+		return failed, p.fail("begin", key, err)
 	}
-	early := ""
+	recorded := step.After != nil
+	at := nowhere
 	err = p.finish(ctx, key, c.Conn(), step.After, func(ctx context.Context) (where, error) {
 		b := &pgx.Batch{}
 		b.BeginTx(pgx.TxOptions{IsoLevel: p.level})
-		recorded := step.After != nil
 		var told *string
 		if recorded {
 			step.Query += fencesql.AndXact
-			told = &early
+			told = &failed.Xact
 		}
 		b.Queue(step.Query, step.Args...)
 		counts := make([]*int64, len(p.statements))
@@ -136,15 +149,14 @@ func (p *sent) send(ctx context.Context, key fence.Key, step fencesql.Step) erro
 			b.Queue(same.Query, same.Args...)
 		}
 		b.Queue("commit")
-		return committed(c.Conn().SendBatch(ctx, b), b.Len()-1, recorded, told, counts...)
+		var err error
+		at, err = committed(c.Conn().SendBatch(ctx, b), b.Len()-1, recorded, told, counts...)
+		return at, err
 	})
 	open = err != nil && !fencesql.Open(err)
-	switch {
-	case errors.Is(err, fencesql.ErrChanged):
-		return fencesql.Overtaken(err)
-	case open && early != "":
-		rollback(ctx, c.Conn())
-		return fencesql.Ended(ctx, conn{c.Conn()}, early, true, key, err)
+	failed.Recorded, failed.Standing = recorded, fencesql.Ours
+	if open && at == failedBefore {
+		failed.Standing = stands(ctx, c.Conn(), failed.Xact)
 	}
-	return err
+	return failed, err
 }

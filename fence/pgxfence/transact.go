@@ -70,12 +70,17 @@ func (p *Place) attempt(ctx context.Context, key fence.Key, guess *fencesql.Seen
 	var tx *Tx
 	stored, err = p.run(ctx, key, guess, func(ctx context.Context, t *Tx) error {
 		tx = t
-		return fn(ctx, t)
+		err := fn(ctx, t)
+		t.failed = fencesql.Attempt{Xact: cmp.Or(t.early, fencesql.Xact(t.tables)), Recorded: t.early != "", Standing: fencesql.Ours}
+		if err != nil && t.effective() {
+			t.failed.Standing = stands(ctx, t.conn, t.failed.Xact)
+		}
+		return err
 	})
 	if err == nil || tx == nil || !tx.effective() || fencesql.Open(err) {
 		return stored, err
 	}
-	return stored, fencesql.Ended(ctx, conn{p.pool}, cmp.Or(tx.early, fencesql.Xact(tx.tables)), tx.early != "", key, err)
+	return stored, fencesql.Ended(ctx, conn{p.pool}, tx.failed, key, err)
 }
 
 func (p *Place) run(ctx context.Context, key fence.Key, guess *fencesql.Seen, fn func(ctx context.Context, tx *Tx) error) (stored bool, err error) {
@@ -131,6 +136,20 @@ func (p *Place) finish(ctx context.Context, key fence.Key, c *pgx.Conn, stored *
 		_ = c.Close(closing)
 	}
 	return err
+}
+
+// stands is what the connection says of the transaction xact, before anything is rolled back.
+func stands(ctx context.Context, c *pgx.Conn, xact string) fencesql.Standing {
+	if c.IsClosed() {
+		return fencesql.Unheard
+	}
+	switch c.PgConn().TxStatus() {
+	case 'I':
+		return fencesql.Gone
+	case 'E':
+		return fencesql.Ours
+	}
+	return fencesql.Stands(ctx, conn{c}, xact)
 }
 
 // rollback undoes a transaction, or closes the connection, which does so too.

@@ -31,8 +31,9 @@ type Tx struct {
 	guess  *fencesql.Seen // what is remembered of the record; nil: it is to be locked
 	waits  *fencesql.Step
 	stored *fencesql.Seen
-	early  string // the transaction, if the receipt was stored before the effect
-	opened bool   // the effect may have begun
+	early  string           // the transaction, if the receipt was stored before the effect
+	opened bool             // the effect may have begun
+	failed fencesql.Attempt // what is known of it, once fn was run
 }
 
 // effective reports whether an effect may have been run.

@@ -28,6 +28,15 @@ func (c call) with(name, value string) call {
 	return call{c.function, args}
 }
 
+func (c call) text() string {
+	var args []string
+	for n, v := range c.args {
+		args = append(args, n+" => "+v)
+	}
+	slices.Sort(args)
+	return "SELECT " + c.function + "(" + strings.Join(args, ", ") + ")"
+}
+
 // do is the SQLSTATE of the call, "" if it raised nothing; nothing of it stays.
 func (c call) do(t *testing.T, db *sql.DB) (state string) {
 	t.Helper()
@@ -36,12 +45,7 @@ func (c call) do(t *testing.T, db *sql.DB) (state string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	var args []string
-	for n, v := range c.args {
-		args = append(args, n+" => "+v)
-	}
-	slices.Sort(args)
-	_, err = tx.ExecContext(t.Context(), "SELECT "+c.function+"("+strings.Join(args, ", ")+")")
+	_, err = tx.ExecContext(t.Context(), c.text())
 	var told *pgconn.PgError
 	if errors.As(err, &told) {
 		return told.Code

@@ -1,7 +1,6 @@
 package sqlfence
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -72,8 +71,8 @@ func (p *Place) attempt(ctx context.Context, key fence.Key, guess *fencesql.Seen
 	stored, err = p.run(ctx, key, guess, func(ctx context.Context, t *Tx) error {
 		tx = t
 		err := fn(ctx, t)
-		if err != nil {
-			t.gone = t.effective() && t.lost(ctx)
+		if err != nil && t.effective() {
+			t.look(ctx)
 		}
 		return err
 	})
@@ -82,7 +81,8 @@ func (p *Place) attempt(ctx context.Context, key fence.Key, guess *fencesql.Seen
 	}
 	switch {
 	case !p.lite():
-		err = fencesql.Ended(ctx, fencesql.Plain{Querier: p.db}, cmp.Or(tx.early, fencesql.Xact(tx.tables)), tx.early != "", key, err)
+		a := fencesql.Attempt{Xact: tx.xact(), Recorded: tx.early != "", Standing: tx.standing}
+		err = fencesql.Ended(ctx, fencesql.Plain{Querier: p.db}, a, key, err)
 	case tx.gone:
 		err = fencesql.EndedLite(ctx, key, err)
 	}
@@ -115,6 +115,7 @@ func (p *Place) run(ctx context.Context, key fence.Key, guess *fencesql.Seen, fn
 		}
 	}()
 	tx := p.tx(sqlTx, false)
+	tx.standing = fencesql.Ours
 	tx.guess = guess
 	if err := fencesql.Lock(ctx, tx.tables); err != nil {
 		return false, p.fail("begin", key, err)

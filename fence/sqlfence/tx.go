@@ -1,6 +1,7 @@
 package sqlfence
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -39,6 +40,8 @@ type Tx struct {
 	// opened: the effect may have begun. marked: the savepoint is set by which a
 	// transaction on SQLite is known again. gone: it was not there any more.
 	opened, marked, gone bool
+	// standing is what became of the transaction before it was rolled back, on PostgreSQL.
+	standing fencesql.Standing
 }
 
 // effective reports whether an effect may have been run.
@@ -73,14 +76,19 @@ func (t *Tx) same(ctx context.Context) error {
 	return err
 }
 
-// lost reports whether a transaction on SQLite that has failed had ended before.
-func (t *Tx) lost(ctx context.Context) bool {
+// look asks whether the transaction, in which something has failed, is still the one that
+// was begun.
+func (t *Tx) look(ctx context.Context) {
 	if !t.place.lite() {
-		return false
+		t.standing = fencesql.Stands(ctx, fencesql.Plain{Querier: t.sql}, t.xact())
+		return
 	}
 	err := t.same(ctx)
-	return errors.Is(err, fencesql.ErrElsewhere) || errors.Is(err, sql.ErrTxDone)
+	t.gone = errors.Is(err, fencesql.ErrElsewhere) || errors.Is(err, sql.ErrTxDone)
 }
+
+// xact is the transaction, on PostgreSQL.
+func (t *Tx) xact() string { return cmp.Or(t.early, fencesql.Xact(t.tables)) }
 
 // guessing reports whether the record is only remembered yet.
 func (t *Tx) guessing() bool { return t.guess != nil && t.stored == nil }

@@ -13,8 +13,8 @@ const (
 const postgresShadows = `CREATE FUNCTION lastword.shadows(in_domain text, in_resource text) RETURNS boolean LANGUAGE sql STABLE AS $$
 	SELECT EXISTS (SELECT 1 FROM lastword.rollout o WHERE o.domain = in_domain AND o.shadow = 1) AND coalesce((
 		SELECT o.shadow = 1 FROM lastword.rollout o WHERE o.domain = in_domain AND (o.prefix = '' OR o.prefix = in_resource
-			OR right(o.prefix, 1) = '/' AND left(in_resource, length(o.prefix)) = o.prefix)
-		ORDER BY length(o.prefix) DESC LIMIT 1), FALSE)
+			OR pg_catalog.right(o.prefix, 1) = '/' AND pg_catalog.left(in_resource, pg_catalog.length(o.prefix)) = o.prefix)
+		ORDER BY pg_catalog.length(o.prefix) DESC LIMIT 1), FALSE)
 $$`
 
 // postgresLoad locks a record and says what is known beside it. in_open opens the
@@ -39,19 +39,19 @@ DECLARE
 	f lastword.fence;
 	mark bigint;
 BEGIN
-	xact := pg_current_xact_id()::text;
-	fsync := current_setting('fsync');
-	synchronous_commit := current_setting('synchronous_commit');
+	xact := pg_catalog.pg_current_xact_id()::text;
+	fsync := pg_catalog.current_setting('fsync');
+	synchronous_commit := pg_catalog.current_setting('synchronous_commit');
 	FOR attempt IN 1..2 LOOP
 		IF in_open THEN
-			UPDATE lastword.fence SET passed = pg_current_xact_id()
+			UPDATE lastword.fence SET passed = pg_catalog.pg_current_xact_id()
 				WHERE domain = in_domain AND resource = in_resource RETURNING * INTO f;
 		ELSE
 			SELECT * INTO f FROM lastword.fence WHERE domain = in_domain AND resource = in_resource FOR NO KEY UPDATE;
 		END IF;
 		is_there := FOUND;
 		EXIT WHEN is_there OR attempt = 2;
-		PERFORM pg_advisory_xact_lock(hashtextextended(in_domain || ' ' || in_resource, 720720));
+		PERFORM pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended(in_domain || ' ' || in_resource, 720720));
 	END LOOP;
 	SELECT r.mark INTO mark FROM lastword.restored r WHERE r.domain = in_domain;
 	SELECT r.payload INTO payload FROM lastword.receipt r
@@ -100,11 +100,11 @@ RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
 	changed bigint;
 BEGIN
-	IF in_xact <> '' AND in_xact <> pg_current_xact_id()::text THEN
+	IF in_xact <> '' AND in_xact <> pg_catalog.pg_current_xact_id()::text THEN
 		RAISE EXCEPTION 'lastword: the transaction that read the record has ended' USING ERRCODE = 'LW003';
 	END IF;
-	IF current_setting('fsync') <> 'on' OR current_setting('synchronous_commit') = 'off' THEN -- an effect may have changed that
-		RAISE EXCEPTION 'lastword: fsync is %, synchronous_commit is %', current_setting('fsync'), current_setting('synchronous_commit')
+	IF pg_catalog.current_setting('fsync') <> 'on' OR pg_catalog.current_setting('synchronous_commit') = 'off' THEN -- an effect may have changed that
+		RAISE EXCEPTION 'lastword: fsync is %, synchronous_commit is %', pg_catalog.current_setting('fsync'), pg_catalog.current_setting('synchronous_commit')
 			USING ERRCODE = 'LW004';
 	END IF;
 	IF in_existed THEN
@@ -113,7 +113,7 @@ BEGIN
 			policy = now_policy, status_mode = now_status_mode, frozen = now_frozen, step = now_step,
 			bundle_sequence = now_bundle_sequence, min_epoch = now_min_epoch, min_policy_generation = now_min_policy_generation,
 			imported = now_imported, heard_epoch = now_heard_epoch, heard_revision = now_heard_revision, restored = now_restored,
-			passed = pg_current_xact_id()
+			passed = pg_catalog.pg_current_xact_id()
 		WHERE f.domain = in_domain AND f.resource = in_resource AND f.fence = was_fence AND f.lease_id = was_lease_id
 			AND f.grant_digest = was_grant_digest AND f.root = was_root AND f.last_seq = was_last_seq
 			AND f.last_operation = was_last_operation AND f.last_payload = was_last_payload AND f.policy = was_policy
@@ -128,7 +128,7 @@ BEGIN
 			imported, heard_epoch, heard_revision, restored, passed)
 		VALUES (in_domain, in_resource, now_fence, now_lease_id, now_grant_digest, now_root, now_last_seq, now_last_operation,
 			now_last_payload, now_policy, now_status_mode, now_frozen, now_step, now_bundle_sequence, now_min_epoch,
-			now_min_policy_generation, now_imported, now_heard_epoch, now_heard_revision, now_restored, pg_current_xact_id())
+			now_min_policy_generation, now_imported, now_heard_epoch, now_heard_revision, now_restored, pg_catalog.pg_current_xact_id())
 		ON CONFLICT DO NOTHING;
 	END IF;
 	GET DIAGNOSTICS changed = ROW_COUNT;

@@ -31,13 +31,13 @@ const (
 	// last: it divides by the number of rows. It also fails where a crash could undo its
 	// COMMIT, because an effect has changed the settings: there is no root of -1; and where an
 	// effect has changed what was stored: there is no logarithm of 0.
-	postgresSame = `SELECT 1 / count(*),
-	sqrt(CASE WHEN current_setting('fsync') <> 'on' OR current_setting('synchronous_commit') = 'off' THEN -1 ELSE 1 END),
-	ln(count(*) FILTER (WHERE fence = $3 AND lease_id = $4 AND root = $5 AND last_seq = $6 AND last_operation = $7
+	postgresSame = `SELECT 1 / pg_catalog.count(*),
+	pg_catalog.sqrt(CASE WHEN pg_catalog.current_setting('fsync') <> 'on' OR pg_catalog.current_setting('synchronous_commit') = 'off' THEN -1 ELSE 1 END),
+	pg_catalog.ln(pg_catalog.count(*) FILTER (WHERE fence = $3 AND lease_id = $4 AND root = $5 AND last_seq = $6 AND last_operation = $7
 		AND last_payload = $8 AND policy = $9 AND status_mode = $10 AND frozen = $11 AND restored = $12))
-FROM lastword.fence WHERE domain = $1 AND resource = $2 AND passed = pg_current_xact_id()`
+FROM lastword.fence WHERE domain = $1 AND resource = $2 AND passed = pg_catalog.pg_current_xact_id()`
 
-	postgresPass = `INSERT INTO lastword.pass AS p (domain, resource, xact) VALUES ($1, $2, pg_current_xact_id())
+	postgresPass = `INSERT INTO lastword.pass AS p (domain, resource, xact) VALUES ($1, $2, pg_catalog.pg_current_xact_id())
 ON CONFLICT (domain, resource) DO UPDATE SET xact = excluded.xact`
 
 	// postgresEstimated: some of what has bypassed the fence in a roll-out stand for others,
@@ -47,7 +47,7 @@ ON CONFLICT (domain, resource) DO UPDATE SET xact = excluded.xact`
 	postgresForgetPasses = `DELETE FROM lastword.pass WHERE domain = $1`
 
 	// postgresLook is one statement, so all of it is of one moment.
-	postgresLook = `SELECT '', current_setting('fsync'), current_setting('synchronous_commit'), f.fence IS NOT NULL,
+	postgresLook = `SELECT '', pg_catalog.current_setting('fsync'), pg_catalog.current_setting('synchronous_commit'), f.fence IS NOT NULL,
 	coalesce(f.fence, 0), coalesce(f.lease_id, ''), coalesce(f.grant_digest, ''), coalesce(f.root, ''),
 	coalesce(f.last_seq, 0), coalesce(f.last_operation, ''), coalesce(f.last_payload, ''),
 	coalesce(f.policy, ''), coalesce(f.status_mode, ''), coalesce(f.frozen, FALSE), coalesce(f.step, 0),

@@ -196,9 +196,14 @@ EXECUTE FUNCTION lastword.never('a trust bundle never goes back')`,
 	DROP CONSTRAINT IF EXISTS fence_restored_check, DROP CONSTRAINT IF EXISTS fence_pruned_check,
 	ADD CONSTRAINT fence_numbers CHECK (fence <= 9007199254740991 AND least(fence, last_seq, step, bundle_sequence, min_epoch,
 		min_policy_generation, heard_epoch, heard_revision, restored, pruned) >= 0)`,
-		// A store looks at the settings of COMMIT whenever it is, behind the effect too.
-		strings.Replace(postgresStore, "CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1),
+		// A store looks at the settings of COMMIT whenever it is, behind the effect too, and
+		// none of them calls what a session's search_path has.
+		anew(postgresShadows), anew(postgresLoad), anew(postgresStore),
 	}},
+}
+
+func anew(function string) string {
+	return strings.Replace(function, "CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1)
 }
 
 // tables are the tables of the fence on every engine.

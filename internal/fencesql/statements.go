@@ -103,7 +103,7 @@ var postgresTexts = withBypass(translated(sqliteTexts))
 // would have been: a refusal.
 func withBypass(t texts) texts {
 	t.Refusals += `
-UNION ALL SELECT 'SHADOW(' || verdict || ')', sum(weight)::bigint FROM lastword.bypass WHERE domain = $1 AND resource = $2 GROUP BY verdict`
+UNION ALL SELECT 'SHADOW(' || verdict || ')', pg_catalog.sum(weight)::bigint FROM lastword.bypass WHERE domain = $1 AND resource = $2 GROUP BY verdict`
 	return t
 }
 

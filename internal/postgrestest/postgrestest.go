@@ -66,7 +66,7 @@ func Server(tb TB) *realservers.Server {
 	tb.Helper()
 	shared.once.Do(func() {
 		shared.templates, shared.free = map[string]string{}, map[string][]string{}
-		shared.server, shared.err = realservers.PostgreSQL(context.Background(), realservers.Config{})
+		shared.server, shared.err = realservers.PostgreSQL(context.Background(), realservers.Config{Settings: []string{"max_prepared_transactions=10"}})
 		if shared.err == nil {
 			fmt.Fprintf(os.Stderr, "postgresql %s at %s\n", shared.server.Version, shared.server.Addr)
 		}

@@ -5,6 +5,9 @@ package protect
 //
 // It checks no signature and asks no authority. What its caller says of both is believed:
 // the right to call it is the right to write.
+//
+// What is called has a search_path of its own, so that no function that somebody has made
+// fits its arguments better than that of pg_catalog. What that calls runs under it.
 
 // postgresIssued is core.IssueTime.
 const postgresIssued = `CREATE FUNCTION lastword.issued(operation text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
@@ -68,9 +71,16 @@ const postgresNamed = `CREATE OR REPLACE FUNCTION lastword.named(name text, is_r
 	END
 $$`
 
+// postgresLossy raises LW004 where a crash could undo a COMMIT that was acknowledged, as
+// lastword.store does.
+const postgresLossy = `	IF current_setting('fsync') <> 'on' OR current_setting('synchronous_commit') = 'off' THEN
+		RAISE EXCEPTION 'lastword: fsync is %, synchronous_commit is %: a crash could undo what was acknowledged', current_setting('fsync'), current_setting('synchronous_commit')
+			USING ERRCODE = 'LW004', HINT = 'Set synchronous_commit = on, or local, for the role or in the transaction, and fsync = on.';
+	END IF;`
+
 // postgresCheck raises LW020 for arguments of which the Go packages would make no attempt.
 // The right to call decide is everybody's, so what stands for it is asked for here.
-const postgresCheck = `CREATE OR REPLACE FUNCTION lastword.check_arguments(registers boolean, ` + postgresArguments + `) RETURNS void LANGUAGE plpgsql AS $$
+const postgresCheck = `CREATE OR REPLACE FUNCTION lastword.check_arguments(registers boolean, ` + postgresArguments + `) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
 	why text;
@@ -101,7 +111,7 @@ END $$`
 // postgresDecide is core.Admit, and core.Advance where registers is set, and the step
 // that follows. After STALE_OWNER the caller may ask the authority whether it is behind.
 const postgresDecide = `CREATE OR REPLACE FUNCTION lastword.decide(registers boolean, ` + postgresArguments + `,
-	OUT verdict text, OUT number bigint) LANGUAGE plpgsql AS $$
+	OUT verdict text, OUT number bigint) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
 	rec lastword.fence;
@@ -125,6 +135,7 @@ DECLARE
 	epoch constant bigint := fence >> 33;
 BEGIN
 	PERFORM lastword.check_arguments(` + postgresGiven + `);
+` + postgresLossy + `
 	FOR attempt IN 1..2 LOOP
 		SELECT f.* INTO rec FROM lastword.fence f WHERE f.domain = domain AND f.resource = resource FOR NO KEY UPDATE;
 		there := FOUND;
@@ -287,7 +298,7 @@ BEGIN
 END $$`
 
 // postgresApply and postgresAdvance are what is called.
-const postgresApply = `CREATE OR REPLACE FUNCTION lastword.apply(` + postgresArguments + `, OUT verdict text, OUT number bigint) LANGUAGE plpgsql AS $$
+const postgresApply = `CREATE OR REPLACE FUNCTION lastword.apply(` + postgresArguments + `, OUT verdict text, OUT number bigint) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
 	SELECT d.verdict, d.number INTO verdict, number FROM lastword.decide(FALSE, domain, resource, owner, fence, lease_id, grant_digest, root, seq, operation, payload,
@@ -300,7 +311,7 @@ const postgresAdvance = `CREATE OR REPLACE FUNCTION lastword.advance(domain text
 	heard_mode text DEFAULT 'fence-only', heard_state text DEFAULT '', next_fence bigint DEFAULT 0, after_look boolean DEFAULT FALSE,
 	heard_epoch bigint DEFAULT 0, heard_revision bigint DEFAULT 0,
 	bundle_sequence bigint DEFAULT 0, min_epoch bigint DEFAULT 0, policy_generation bigint DEFAULT 0, min_policy_generation bigint DEFAULT 0)
-RETURNS text LANGUAGE sql AS $$
+RETURNS text LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 	SELECT d.verdict FROM lastword.decide(TRUE, domain, resource, owner, fence, lease_id, grant_digest, root, 0, '', '',
 		policy, status_mode, step, imported, heard_mode, heard_state, next_fence, after_look, heard_epoch, heard_revision,
 		bundle_sequence, min_epoch, policy_generation, min_policy_generation) d

@@ -235,14 +235,18 @@ const numbersLine = "\n-- columns "
 // A row that belongs to no resource has none before and none after; so that it is
 // refused all the same, whether OLD was looked at is remembered by itself.
 func (PostgreSQL) body(s Spec, numbers string) string {
-	domain := quoteText(s.Domain)
+	return postgresBody(s, numbers, postgresText)
+}
+
+func postgresBody(s Spec, numbers string, quote func(string) string) string {
+	domain := quote(s.Domain)
 	row := func(row, event string) string {
 		return fmt.Sprintf(`		r := %[1]s;
 		IF %[4]sNOT EXISTS (SELECT 1 FROM lastword.fence f WHERE f.domain = %[2]s AND f.resource = r AND f.passed = pg_current_xact_id_if_assigned())
 			AND NOT EXISTS (SELECT 1 FROM lastword.pass p WHERE p.domain = %[2]s AND p.resource = r AND p.xact = pg_current_xact_id_if_assigned()) THEN
 			PERFORM lastword.bypassed(%[2]s, r, %[3]s, TG_RELID::regclass::text, TG_OP);
 		END IF;
-`, postgresResource(s.Template, row), domain, quoteText(s.Template.Prefix()), event)
+`, postgresResource(s.Template, row, quote), domain, quote(s.Template.Prefix()), event)
 	}
 	return numbersLine + numbers + fmt.Sprintf(`
 DECLARE
@@ -260,16 +264,21 @@ BEGIN
 	IF TG_OP <> 'DELETE'%s THEN
 %s	END IF;
 	RETURN NULL;
-END `, domain, quoteText(s.Template.Prefix()),
+END `, domain, quote(s.Template.Prefix()),
 		and(postgresHas(s.Columns, "OLD"), postgresChanged(s, "DELETE")), row("OLD", ""),
 		and(postgresHas(s.Columns, "NEW"), postgresChanged(s, "INSERT")), row("NEW", "(NOT looked OR before IS DISTINCT FROM r) AND "))
 }
 
-// formerBodies are the functions that this body was before, the newest first.
-func formerBodies(body string) (newest, oldest string) {
-	newest = strings.ReplaceAll(body[strings.Index(body[1:], "\n")+1:], ` COLLATE "C", '/')`, ", '/')")
-	return newest, strings.NewReplacer("\tlooked boolean := FALSE;\n", "", "; looked := TRUE;", ";",
+// formerBodies are the functions that this body was before.
+func formerBodies(s Spec, numbers, body string) [3]string {
+	last := postgresBody(s, numbers, quoteText)
+	newest := strings.ReplaceAll(last[strings.Index(last[1:], "\n")+1:], ` COLLATE "C", '/')`, ", '/')")
+	oldest := strings.NewReplacer("\tlooked boolean := FALSE;\n", "", "; looked := TRUE;", ";",
 		"(NOT looked OR before IS DISTINCT FROM r)", "before IS DISTINCT FROM r").Replace(newest)
+	if last == body {
+		last = newest
+	}
+	return [3]string{last, newest, oldest}
 }
 
 // outdated are the statements that make the functions of tables anew that an older program
@@ -289,10 +298,10 @@ func (e PostgreSQL) outdated(ctx context.Context, q sqldb.Querier) (statements [
 			return nil, err
 		}
 		function, body := guardName(t.Table), e.body(t.Spec, numbers)
-		newest, oldest := formerBodies(body)
+		were := formerBodies(t.Spec, numbers, body)
 		var former bool
-		err = q.QueryRowContext(ctx, `SELECT count(*) = 1 FROM pg_catalog.pg_proc WHERE oid = to_regprocedure($1) AND prosrc IN ($2, $3) AND pg_has_role(proowner, 'USAGE')`,
-			function+"()", newest, oldest).Scan(&former)
+		err = q.QueryRowContext(ctx, `SELECT count(*) = 1 FROM pg_catalog.pg_proc WHERE oid = to_regprocedure($1) AND prosrc IN ($2, $3, $4) AND pg_has_role(proowner, 'USAGE')`,
+			function+"()", were[0], were[1], were[2]).Scan(&former)
 		if err != nil {
 			return nil, err
 		}
@@ -337,8 +346,18 @@ func postgresChanged(s Spec, alone string) string {
 	return fmt.Sprintf("(TG_OP = '%s' OR ROW(%s)::record *<> ROW(%s)::record)", alone, strings.Join(before, ", "), strings.Join(after, ", "))
 }
 
-func postgresResource(t Template, row string) string {
-	return t.join(func(literal string) string { return quoteText(literal) + "::text" }, func(column string, whole bool) string {
+// postgresText is text as a literal that means the same whatever a session has set
+// standard_conforming_strings to.
+func postgresText(text string) string {
+	quoted := quoteText(text)
+	if strings.Contains(text, `\`) {
+		return " E" + strings.ReplaceAll(quoted, `\`, `\\`)
+	}
+	return quoted
+}
+
+func postgresResource(t Template, row string, quote func(string) string) string {
+	return t.join(func(literal string) string { return quote(literal) + "::text" }, func(column string, whole bool) string {
 		value := row + "." + quoteIdent(column) + "::text"
 		if whole {
 			return "(" + value + ")"
@@ -400,14 +419,14 @@ func (e PostgreSQL) functionFaults(ctx context.Context, q sqldb.Querier, s Spec)
 	}
 	made, _, _ := strings.Cut(strings.TrimPrefix(body, numbersLine), "\n")
 	right := e.body(s, numbers)
-	newest, oldest := formerBodies(right)
+	were := formerBodies(s, numbers, right)
 	switch {
 	case !definer || config != "search_path=pg_catalog, pg_temp":
 	case body == right:
 		return nil, nil
 	case body == e.body(s, made):
 		return []string{"a column that the template or the protection of " + s.Table + " names is another one than when it was protected"}, nil
-	case body == newest, body == oldest:
+	case slices.Contains(were[:], body):
 		return []string{"the function " + guardName(s.Table) + " was made by an older lastword, and has to be made anew"}, nil
 	}
 	return []string{"the function " + guardName(s.Table) + " is not what it has to be"}, nil
@@ -451,6 +470,6 @@ WHERE tgrelid = to_regclass($1) AND tgname = $2`, r.name, name, kind, guardName(
 }
 
 func (PostgreSQL) unreachable(ctx context.Context, q sqldb.Querier, s Spec) (n int64, err error) {
-	err = q.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM %s AS t WHERE (%s) IS NULL", s.Table, postgresResource(s.Template, "t"))).Scan(&n)
+	err = q.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM %s AS t WHERE (%s) IS NULL", s.Table, postgresResource(s.Template, "t", postgresText))).Scan(&n)
 	return n, err
 }

@@ -8,7 +8,7 @@ package protect
 //
 // It believes the detail as lastword.apply believes its arguments, but for the freeze: the
 // record has to show, under its lock, what that stands on. It opens nothing.
-const postgresRefused = `CREATE OR REPLACE FUNCTION lastword.refused(detail text, content bytea DEFAULT '', OUT counted boolean, OUT frozen boolean) LANGUAGE plpgsql AS $$
+const postgresRefused = `CREATE OR REPLACE FUNCTION lastword.refused(detail text, content bytea DEFAULT '', OUT counted boolean, OUT frozen boolean) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
 	told jsonb;
@@ -53,6 +53,7 @@ BEGIN
 	IF verdict IN ('REPLAYED', 'STATUS_UNAVAILABLE') OR verdict = 'UNVERIFIED' AND why = 'OUTDATED' THEN
 		RETURN;
 	END IF;
+` + postgresLossy + `
 
 	INSERT INTO lastword.refusal AS r (domain, resource, verdict, times, last_why, last_fence, last_lease_id, last_claimant, last_at)
 	VALUES (domain, resource, verdict, 1, why, fence, lease_id, owner, now)
