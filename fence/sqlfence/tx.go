@@ -2,6 +2,7 @@ package sqlfence
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"strings"
@@ -45,17 +46,22 @@ type Tx struct {
 func (t *Tx) effective() bool { return t.opened && !t.guessing() }
 
 // A transaction of SQLite has no number. It has ended, and may be another one by now, when
-// a savepoint from its beginning is gone.
+// a savepoint from its beginning is gone. The statements end with the name of the place's
+// savepoint.
 const (
-	sqlMark   = `SAVEPOINT lastword`
-	sqlMarked = `RELEASE lastword`
+	sqlMark   = `SAVEPOINT `
+	sqlMarked = `RELEASE `
 )
+
+// newSavepoint is a name that no effect has for a savepoint of its own. It is one name for
+// each place, so that the statements stay prepared.
+func newSavepoint() string { return "lastword_" + rand.Text() }
 
 func (t *Tx) mark(ctx context.Context) error {
 	if !t.place.lite() {
 		return nil
 	}
-	_, err := t.place.conn(t.sql).Exec(t.place.engine.Calm(ctx), sqlMark)
+	_, err := t.place.conn(t.sql).Exec(t.place.engine.Calm(ctx), t.place.mark)
 	t.marked = err == nil
 	return err
 }
@@ -65,7 +71,7 @@ func (t *Tx) same(ctx context.Context) error {
 	if !t.marked {
 		return nil
 	}
-	_, err := t.place.conn(t.sql).Exec(t.place.engine.Calm(ctx), sqlMarked)
+	_, err := t.place.conn(t.sql).Exec(t.place.engine.Calm(ctx), t.place.marked)
 	if err != nil && strings.Contains(err.Error(), "no such savepoint") {
 		return errors.Join(fencesql.ErrElsewhere, err)
 	}
@@ -73,14 +79,9 @@ func (t *Tx) same(ctx context.Context) error {
 	return err
 }
 
-// lost reports whether a transaction on SQLite that has failed had ended before.
-func (t *Tx) lost(ctx context.Context) bool {
-	if !t.place.lite() {
-		return false
-	}
-	err := t.same(ctx)
-	return errors.Is(err, fencesql.ErrElsewhere) || errors.Is(err, sql.ErrTxDone)
-}
+// lost reports whether a transaction on SQLite that has failed is not known to have been
+// open until then.
+func (t *Tx) lost(ctx context.Context) bool { return t.place.lite() && t.same(ctx) != nil }
 
 // guessing reports whether the record is only remembered yet.
 func (t *Tx) guessing() bool { return t.guess != nil && t.stored == nil }
