@@ -232,14 +232,16 @@ const numbersLine = "\n-- columns "
 
 // body is the function of a table whose columns have these numbers.
 //
+// Only the tables themselves are asked: an heir is whoever made it.
+//
 // A row that belongs to no resource has none before and none after; so that it is
 // refused all the same, whether OLD was looked at is remembered by itself.
 func (PostgreSQL) body(s Spec, numbers string) string {
 	domain := quoteText(s.Domain)
 	row := func(row, event string) string {
 		return fmt.Sprintf(`		r := %[1]s;
-		IF %[4]sNOT EXISTS (SELECT 1 FROM lastword.fence f WHERE f.domain = %[2]s AND f.resource = r AND f.passed = pg_current_xact_id_if_assigned())
-			AND NOT EXISTS (SELECT 1 FROM lastword.pass p WHERE p.domain = %[2]s AND p.resource = r AND p.xact = pg_current_xact_id_if_assigned()) THEN
+		IF %[4]sNOT EXISTS (SELECT 1 FROM ONLY lastword.fence f WHERE f.domain = %[2]s AND f.resource = r AND f.passed = pg_current_xact_id_if_assigned())
+			AND NOT EXISTS (SELECT 1 FROM ONLY lastword.pass p WHERE p.domain = %[2]s AND p.resource = r AND p.xact = pg_current_xact_id_if_assigned()) THEN
 			PERFORM lastword.bypassed(%[2]s, r, %[3]s, TG_RELID::regclass::text, TG_OP);
 		END IF;
 `, postgresResource(s.Template, row), domain, quoteText(s.Template.Prefix()), event)
@@ -266,10 +268,11 @@ END `, domain, quoteText(s.Template.Prefix()),
 }
 
 // formerBodies are the functions that this body was before, the newest first.
-func formerBodies(body string) (newest, oldest string) {
-	newest = strings.ReplaceAll(body[strings.Index(body[1:], "\n")+1:], ` COLLATE "C", '/')`, ", '/')")
-	return newest, strings.NewReplacer("\tlooked boolean := FALSE;\n", "", "; looked := TRUE;", ";",
-		"(NOT looked OR before IS DISTINCT FROM r)", "before IS DISTINCT FROM r").Replace(newest)
+func formerBodies(body string) (newest, newer, oldest string) {
+	newest = strings.ReplaceAll(body, "FROM ONLY lastword.", "FROM lastword.")
+	newer = strings.ReplaceAll(newest[strings.Index(newest[1:], "\n")+1:], ` COLLATE "C", '/')`, ", '/')")
+	return newest, newer, strings.NewReplacer("\tlooked boolean := FALSE;\n", "", "; looked := TRUE;", ";",
+		"(NOT looked OR before IS DISTINCT FROM r)", "before IS DISTINCT FROM r").Replace(newer)
 }
 
 // outdated are the statements that make the functions of tables anew that an older program
@@ -289,10 +292,10 @@ func (e PostgreSQL) outdated(ctx context.Context, q sqldb.Querier) (statements [
 			return nil, err
 		}
 		function, body := guardName(t.Table), e.body(t.Spec, numbers)
-		newest, oldest := formerBodies(body)
+		newest, newer, oldest := formerBodies(body)
 		var former bool
-		err = q.QueryRowContext(ctx, `SELECT count(*) = 1 FROM pg_catalog.pg_proc WHERE oid = to_regprocedure($1) AND prosrc IN ($2, $3) AND pg_has_role(proowner, 'USAGE')`,
-			function+"()", newest, oldest).Scan(&former)
+		err = q.QueryRowContext(ctx, `SELECT count(*) = 1 FROM pg_catalog.pg_proc WHERE oid = to_regprocedure($1) AND prosrc IN ($2, $3, $4) AND pg_has_role(proowner, 'USAGE')`,
+			function+"()", newest, newer, oldest).Scan(&former)
 		if err != nil {
 			return nil, err
 		}
@@ -400,14 +403,14 @@ func (e PostgreSQL) functionFaults(ctx context.Context, q sqldb.Querier, s Spec)
 	}
 	made, _, _ := strings.Cut(strings.TrimPrefix(body, numbersLine), "\n")
 	right := e.body(s, numbers)
-	newest, oldest := formerBodies(right)
+	newest, newer, oldest := formerBodies(right)
 	switch {
 	case !definer || config != "search_path=pg_catalog, pg_temp":
 	case body == right:
 		return nil, nil
 	case body == e.body(s, made):
 		return []string{"a column that the template or the protection of " + s.Table + " names is another one than when it was protected"}, nil
-	case body == newest, body == oldest:
+	case body == newest, body == newer, body == oldest:
 		return []string{"the function " + guardName(s.Table) + " was made by an older lastword, and has to be made anew"}, nil
 	}
 	return []string{"the function " + guardName(s.Table) + " is not what it has to be"}, nil
