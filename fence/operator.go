@@ -158,6 +158,9 @@ type Restore struct {
 // the authority confirms. A record whose resource is not canonical is closed without asking
 // the authority, which cannot grant it. So it may be repeated after an error, and has to be. raised is
 // how many records were raised and closed.
+//
+// Where a transaction may go by what was committed before it began ([Settling]; PostgreSQL),
+// it returns only once those have ended that were open before.
 func DeclareRestored[T Tx](ctx context.Context, p Place[T], r Restore) (raised int, err error) {
 	const op = "restored"
 	r.Act.Kind = ActRestored
@@ -179,7 +182,18 @@ func DeclareRestored[T Tx](ctx context.Context, p Place[T], r Restore) (raised i
 		}
 		return err
 	})
+	if s, ok := p.(Settling); ok && err == nil {
+		err = s.Settle(ctx, op)
+	}
 	return raised, err
+}
+
+// Settling is a [Place] where a transaction may go by what was committed before it began.
+// DeclareRestored calls Settle last.
+type Settling interface {
+	// Settle waits until every transaction has ended that is open when it is called. It
+	// gives up with [lastword.CodeUnavailable] when its patience, or ctx, ends.
+	Settle(ctx context.Context, op string) error
 }
 
 func (r *Restore) check(op string) error {

@@ -143,6 +143,13 @@ func (p *Place) reading(ctx context.Context, op string, key fence.Key, fn func(c
 	return p.fail(op, key, err)
 }
 
+// Settle waits until every transaction has ended that is open in the database when it is
+// called, for 10 s at most: one from before may not see what an operator has changed since.
+// It then fails with [lastword.CodeUnavailable] and names some of them.
+func (p *Place) Settle(ctx context.Context, op string) error {
+	return p.fail(op, fence.Key{}, fencesql.Settle(ctx, engine, conn{p.pool}, op))
+}
+
 func (p *Place) fail(op string, key fence.Key, err error) error {
 	return fencesql.Fail(engine, op, key, err)
 }

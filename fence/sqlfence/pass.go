@@ -334,7 +334,17 @@ func (p *Place) Enforce(ctx context.Context, domain, prefix string, act fence.Ac
 		ended = n
 		return "prefix " + prefix, err
 	})
+	if err == nil {
+		err = p.Settle(ctx, "enforce")
+	}
 	return ended, err
+}
+
+// Settle waits until every transaction has ended that is open in the database when it is
+// called, for 10 s at most: on PostgreSQL one from before may not see what an operator has
+// changed since. It then fails with [lastword.CodeUnavailable] and names some of them.
+func (p *Place) Settle(ctx context.Context, op string) error {
+	return p.fail(op, fence.Key{}, fencesql.Settle(ctx, p.engine, fencesql.Plain{Querier: p.db}, op))
 }
 
 // act is one act of an operator at the whole place, in one transaction.
