@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/lastword/lastword/fence"
 	"github.com/lastword/lastword/fence/sqlfence"
 	"github.com/lastword/lastword/grant"
+	"github.com/lastword/lastword/internal/fencesql"
 )
 
 const applyLong = `Makes one fenced write: the check of the grant, the statements and the receipt are one
@@ -218,7 +220,10 @@ func (p *application) apply(ctx context.Context, path string, cfg fence.Config, 
 		if err := guard.arm(ctx, db.db); err != nil {
 			return none, named(err, "apply", p.resource)
 		}
-		run = guard.run
+		run = func(ctx context.Context, tx *sql.Tx, texts []string) ([]byte, error) {
+			rows, err := guard.run(ctx, tx, texts)
+			return rows, fencesql.Contained(err)
+		}
 	}
 	call := fence.Call{Resource: p.resource, Content: []byte(strings.Join(p.texts, "\x00")), Mutation: m}
 	return fence.Apply(ctx, f.Gate(), f.Place(), call, func(ctx context.Context, tx *sqlfence.Tx) ([]byte, error) {

@@ -79,7 +79,7 @@ func openDatabase(path string, existing, untouched bool) (*guarded, error) {
 	if isPostgres(path) {
 		return openPostgres(path)
 	}
-	db, err := sqldb.OpenSQLite(sqldb.SQLiteConfig{Driver: "sqlite", Path: path, Existing: existing, Untouched: untouched})
+	db, err := sqldb.OpenSQLite(sqldb.SQLiteConfig{Driver: "sqlite", Path: path, Existing: existing, Untouched: untouched, Defensive: true})
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -24,6 +25,32 @@ const (
 	pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid)), ' ' ORDER BY c.oid), '')
 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = 'lastword' AND c.relkind = 'r' AND c.relname <> 'bypass'`
+
+	// postgresShape is what in the catalogues makes the fence and the protected tables what
+	// they are, and in which versions of their rows: what was changed and changed back is
+	// another version. A table that gets its first heir is one, too; one that has heirs, or
+	// has had some since its last ANALYZE, is told by itself.
+	postgresShape = `WITH ours AS (SELECT c.oid, c.relname FROM pg_catalog.pg_class AS c
+	WHERE c.relnamespace = 'lastword'::pg_catalog.regnamespace OR EXISTS (
+		SELECT 1 FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid
+		WHERE t.tgrelid = c.oid AND p.pronamespace = 'lastword'::pg_catalog.regnamespace))
+SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class AS c WHERE c.relnamespace = 'lastword'::pg_catalog.regnamespace AND c.relhassubclass),
+	pg_catalog.concat_ws(' ', pg_catalog.txid_current(),
+	(SELECT pg_catalog.string_agg(pg_catalog.concat_ws(':', c.oid, c.xmin, c.ctid, c.relfilenode), ' ' ORDER BY c.oid) FROM pg_catalog.pg_class AS c JOIN ours ON ours.oid = c.oid),
+	(SELECT pg_catalog.string_agg(pg_catalog.concat_ws(':', t.oid, t.xmin, t.ctid), ' ' ORDER BY t.oid) FROM pg_catalog.pg_trigger AS t JOIN ours ON ours.oid = t.tgrelid),
+	(SELECT pg_catalog.string_agg(pg_catalog.concat_ws(':', p.oid, p.xmin, p.ctid), ' ' ORDER BY p.oid) FROM pg_catalog.pg_proc AS p WHERE p.pronamespace = 'lastword'::pg_catalog.regnamespace))`
+
+	// postgresDeferrable is a trigger that can be left to COMMIT, on a table that this
+	// transaction has written to: a trigger may run SET CONSTRAINTS, and so leave another one
+	// behind [postgresNoneDeferred]. Those of the server's own that execute nobody's text are
+	// the exception.
+	postgresDeferrable = `SELECT pg_catalog.format('%I on %I.%I', t.tgname, n.nspname, c.relname)
+FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid
+JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+LEFT JOIN pg_catalog.pg_constraint AS o ON o.oid = t.tgconstraint
+WHERE t.tgdeferrable AND (p.pronamespace <> 'pg_catalog'::pg_catalog.regnamespace OR o.contype = 'x') AND
+	pg_catalog.pg_stat_get_xact_tuples_inserted(c.oid) + pg_catalog.pg_stat_get_xact_tuples_updated(c.oid) + pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid) > 0
+ORDER BY 1 LIMIT 1`
 
 	// postgresOurPath is for what comes after the texts, the write of the record among it.
 	postgresOurPath = `SET LOCAL search_path = pg_catalog, pg_temp`
@@ -52,6 +79,10 @@ func runPostgres(ctx context.Context, tx *sql.Tx, texts []string) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
+	shape, err := shapePostgres(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
 	unbound, err := boundPostgres(ctx, tx)
 	if err != nil {
 		return nil, err
@@ -71,6 +102,9 @@ func runPostgres(ctx context.Context, tx *sql.Tx, texts []string) ([]byte, error
 		return nil, err
 	case after != before:
 		return nil, statementError("--sql", "a change of the fence's own tables", nil)
+	}
+	if err := unchangedPostgres(ctx, tx, shape); err != nil {
+		return nil, err
 	}
 	if err := unbound(); err != nil {
 		return nil, err
@@ -117,6 +151,39 @@ func writtenPostgres(ctx context.Context, tx *sql.Tx) (all string, err error) {
 			Message: "the server has track_counts = off: a change of the fence's own tables would not be noticed", Hint: "set track_counts = on"}
 	}
 	return all, nil
+}
+
+// shapePostgres is [postgresShape].
+func shapePostgres(ctx context.Context, tx *sql.Tx) (shape string, err error) {
+	var heirs bool
+	if err := tx.QueryRowContext(ctx, postgresShape).Scan(&heirs, &shape); err != nil {
+		return "", err
+	}
+	if heirs {
+		return "", &lastword.Error{Code: lastword.CodeInvalid, Op: opStatement, Message: "a table of the schema lastword has heirs, or had some: they would count as part of it",
+			Hint: "nothing was written; drop them, and ANALYZE the tables of the schema"}
+	}
+	return shape, nil
+}
+
+// unchangedPostgres refuses another shape than before, and what may be left to COMMIT.
+func unchangedPostgres(ctx context.Context, tx *sql.Tx, before string) error {
+	after, err := shapePostgres(ctx, tx)
+	switch {
+	case err != nil:
+		return err
+	case after != before:
+		return statementError("--sql", "a change of the schema of the fence or of a protected table", nil)
+	}
+	var trigger string
+	err = tx.QueryRowContext(ctx, postgresDeferrable).Scan(&trigger)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil:
+		return err
+	}
+	return statementError("--sql", "a write to a table with a deferrable trigger, "+trigger+", which could leave something to COMMIT,", nil)
 }
 
 // boundPostgres makes the server end each statement by itself when the time of the command

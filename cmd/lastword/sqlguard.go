@@ -27,6 +27,8 @@ type sqlGuard struct {
 	refused string // what was refused last
 	// closed are the names of the protected tables.
 	closed []string
+	// moved: a table was dropped or altered, which changes sqlite_sequence.
+	moved bool
 }
 
 // arm puts the guard on the only connection of the pool.
@@ -56,6 +58,10 @@ func (g *sqlGuard) authorize(action sqlite.AuthorizerActionCode, arg1, arg2, _, 
 		return sqlite.AuthorizerDeny
 	}
 	why := refusedAction(action, arg1, arg2)
+	g.moved = g.moved || action == sqlite.AuthDropTable || action == sqlite.AuthAlterTable
+	if g.moved && changes[action] && strings.EqualFold(arg1, "sqlite_sequence") {
+		why = ""
+	}
 	if action == sqlite.AuthAlterTable && slices.ContainsFunc(g.closed, func(t string) bool { return strings.EqualFold(t, arg2) }) {
 		why = "ALTER of the protected table " + arg2 // it may change the rows of every resource, and no trigger hears of that
 	}
@@ -76,10 +82,20 @@ var controls = map[sqlite.AuthorizerActionCode]string{
 	// What it does is asked about only when it runs, which may be in another program.
 	sqlite.AuthCreateTrigger:     "CREATE TRIGGER",
 	sqlite.AuthCreateTempTrigger: "CREATE TRIGGER",
+	// A module writes what it likes where it likes, and no trigger hears of that.
+	sqlite.AuthCreateVTable: "CREATE VIRTUAL TABLE",
 }
+
+// written are the tables of SQLite's own that its statements change: the schema by every
+// CREATE, ALTER and DROP, to which SQLite admits nobody else, and the statistics by ANALYZE.
+// What AUTOINCREMENT counts it changes without asking.
+var written = []string{"sqlite_master", "sqlite_temp_master", "sqlite_stat1", "sqlite_stat4"}
 
 // reads are the actions that change nothing.
 var reads = []sqlite.AuthorizerActionCode{sqlite.AuthRead, sqlite.AuthSelect, sqlite.AuthRecursive, sqlite.AuthFunction}
+
+// changes are the actions that change rows.
+var changes = map[sqlite.AuthorizerActionCode]bool{sqlite.AuthInsert: true, sqlite.AuthUpdate: true, sqlite.AuthDelete: true}
 
 // refusedAction says what is wrong with an action, "" if nothing is. An action that
 // is not known counts as a change.
@@ -100,8 +116,12 @@ func refusedAction(action sqlite.AuthorizerActionCode, arg1, arg2 string) string
 		return ""
 	}
 	for _, name := range []string{arg1, arg2} {
-		if strings.HasPrefix(strings.ToLower(name), sqldb.Prefix) {
+		lower := strings.ToLower(name)
+		if strings.HasPrefix(lower, sqldb.Prefix) {
 			return "a change of " + name
+		}
+		if changes[action] && strings.HasPrefix(lower, "sqlite_") && !slices.Contains(written, lower) {
+			return "a change of " + name // sqlite_dbpage is the file
 		}
 	}
 	return ""
@@ -120,7 +140,7 @@ func (g *sqlGuard) run(ctx context.Context, tx *sql.Tx, texts []string) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	g.on, g.refused = true, ""
+	g.on, g.refused, g.moved = true, "", false
 	defer func() { g.on = false }()
 	if _, err := tx.ExecContext(ctx, canary); err == nil {
 		return nil, &lastword.Error{Code: lastword.CodeInternal, Op: "apply", Message: "the guard of --sql is not on this connection", Hint: "nothing was written; try again"}

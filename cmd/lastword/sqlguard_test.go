@@ -154,3 +154,61 @@ func TestAGuardedTextWithoutAStatementIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// The file itself is no table, in whatever words, and what AUTOINCREMENT counts is SQLite's.
+// What SQLite does by itself to its own tables is admitted.
+func TestNoStatementWritesToSQLitesOwnTables(t *testing.T) { // R16c
+	t.Parallel()
+	db, guard := guardedDatabase(t), &sqlGuard{}
+	if err := guard.arm(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	run := func(texts ...string) error {
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = guard.run(t.Context(), tx, texts)
+		if err := tx.Rollback(); err != nil {
+			t.Error(err)
+		}
+		return err
+	}
+	const page = ` SET data = zeroblob(4096) WHERE pgno = 2`
+	for _, text := range []string{
+		`UPDATE sqlite_dbpage` + page, `UPDATE "SQLite_DBPage"` + page, `UPDATE temp.sqlite_dbpage` + page, `UPDATE OR IGNORE main.sqlite_dbpage` + page,
+		`INSERT INTO sqlite_dbpage (pgno, data) VALUES (2, zeroblob(4096))`, `REPLACE INTO sqlite_dbpage (pgno, data) VALUES (2, zeroblob(4096))`,
+		`WITH x AS (SELECT 2) UPDATE sqlite_dbpage` + page, `DELETE FROM sqlite_dbpage`,
+		`CREATE VIRTUAL TABLE pages USING sqlite_dbpage`, `CREATE VIRTUAL TABLE temp.pages USING sqlite_dbpage`, `CREATE VIRTUAL TABLE text USING fts5(body)`,
+		`CREATE TABLE counted (n INTEGER PRIMARY KEY AUTOINCREMENT); UPDATE sqlite_sequence SET seq = 7`,
+		`DELETE FROM sqlite_schema`, `UPDATE sqlite_master SET sql = ''`,
+	} {
+		err := run(text)
+		if err == nil {
+			t.Errorf("%s was admitted", text)
+		} else if !errors.Is(err, lastword.ErrInvalid) && !strings.Contains(err.Error(), "may not be modified") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, text := range []string{
+		`CREATE TABLE counted (n INTEGER PRIMARY KEY AUTOINCREMENT, s TEXT); INSERT INTO counted (s) VALUES ('x'); UPDATE counted SET s = 'y'; DELETE FROM counted; ALTER TABLE counted RENAME TO numbered; DROP TABLE numbered`,
+		`CREATE TEMP TABLE t (x); CREATE INDEX temp.i ON t (x); DROP TABLE t`, `CREATE VIEW v AS SELECT 1; DROP VIEW v`, `ANALYZE doc`, `REINDEX doc`, `SELECT count(*) FROM sqlite_dbpage`,
+	} {
+		if err := run(text); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if _, err := db.ExecContext(t.Context(), `CREATE VIRTUAL TABLE text USING fts5(body)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(`DELETE FROM text_data`); err == nil {
+		t.Error("a shadow table was written to")
+	}
+	// Without the guard the connection itself refuses.
+	if _, err := db.ExecContext(t.Context(), `UPDATE sqlite_dbpage`+page); err == nil {
+		t.Error("the connection writes to pages")
+	}
+	if _, err := db.ExecContext(t.Context(), `CREATE VIRTUAL TABLE pages USING sqlite_dbpage; UPDATE pages`+page); err == nil {
+		t.Error("the connection writes to pages by another name")
+	}
+}

@@ -126,6 +126,36 @@ func TestRowsOfNoResourceAreCountedInARollout(t *testing.T) { // R18
 	}
 }
 
+// A pass is a row of the fence's own table, and not of one that inherits from it.
+func TestAnHeirOfTheTablesOfTheFenceOpensNothing(t *testing.T) { // R16c
+	p := pgProtect(t, tablesOfNoResource, protectionsOfNoResource...)
+	for heir, statement := range map[string]string{
+		"pass":  `INSERT INTO heir VALUES ('` + domain + `', 'doc/new', pg_current_xact_id())`,
+		"fence": `INSERT INTO heir SELECT (jsonb_populate_record(f, jsonb_build_object('resource', 'doc/new', 'passed', pg_current_xact_id()::text))).* FROM ONLY lastword.fence f`,
+	} {
+		if err := p.through("doc/a", 1, `SELECT 1`); err != nil { // a record to be copied
+			t.Fatal(err)
+		}
+		conn, err := p.db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = conn.ExecContext(t.Context(), `BEGIN; CREATE TEMP TABLE heir () INHERITS (lastword.`+heir+`); `+statement)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.ExecContext(t.Context(), `INSERT INTO doc VALUES ('new', 'by an heir')`); err == nil || !strings.Contains(err.Error(), "FENCE_REQUIRED") {
+			t.Errorf("an heir of %s: %v", heir, err)
+		}
+		if _, err := conn.ExecContext(t.Context(), `ROLLBACK`); err != nil {
+			t.Error(err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // KF-38: the functions that an older program has made of protected tables are made anew
 // with everything else; what neither it nor this one has made stays for a person to see.
 func TestInitMakesTheGuardsOfAnOlderProgramAnew(t *testing.T) {
@@ -137,7 +167,7 @@ func TestInitMakesTheGuardsOfAnOlderProgramAnew(t *testing.T) {
 		t.Helper()
 		mustExec(t, p.db, `DO $$ DECLARE f record; text text; BEGIN
 FOR f IN SELECT oid, proname, prosrc FROM pg_proc WHERE pronamespace = 'lastword'::regnamespace AND proname LIKE 'guard\_%' LOOP
-	text := regexp_replace(f.prosrc, '^\n-- columns [0-9 ]*', '');
+	text := regexp_replace(replace(f.prosrc, 'FROM ONLY lastword.', 'FROM lastword.'), '^\n-- columns [0-9 ]*', '');
 	text := replace(replace(replace(replace(text, E'\tlooked boolean := FALSE;\n', ''), '; looked := TRUE;', ';'),
 		'(NOT looked OR before IS DISTINCT FROM r)', 'before IS DISTINCT FROM r'), ' COLLATE "C", ''/'')', ', ''/'')') || '`+rest+`';
 	EXECUTE format('CREATE OR REPLACE FUNCTION lastword.%I() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS %L', f.proname, text);
@@ -167,8 +197,22 @@ END LOOP; END $$`)
 	mustExec(t, p.db, `DO $$ DECLARE f record; BEGIN
 FOR f IN SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'lastword'::regnamespace AND proname LIKE 'guard\_%' LOOP
 	EXECUTE format('CREATE OR REPLACE FUNCTION lastword.%I() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS %L', f.proname,
-		replace(regexp_replace(f.prosrc, '^\n-- columns [0-9 ]*', ''), ' COLLATE "C", ''/'')', ', ''/'')'));
+		replace(regexp_replace(replace(f.prosrc, 'FROM ONLY lastword.', 'FROM lastword.'), '^\n-- columns [0-9 ]*', ''), ' COLLATE "C", ''/'')', ', ''/'')'));
 END LOOP; END $$`) // a little older
+	if err := sqlfence.Init(t.Context(), p.db); err != nil {
+		t.Fatal(err)
+	}
+	if f := p.faults(); f != "" {
+		t.Fatalf("faults %s", f)
+	}
+	mustExec(t, p.db, `DO $$ DECLARE f record; BEGIN
+FOR f IN SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'lastword'::regnamespace AND proname LIKE 'guard\_%' LOOP
+	EXECUTE format('CREATE OR REPLACE FUNCTION lastword.%I() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS %L', f.proname,
+		replace(f.prosrc, 'FROM ONLY lastword.', 'FROM lastword.'));
+END LOOP; END $$`) // the last one before heirs counted for nothing
+	if f := p.faults(); strings.Count(f, "was made by an older lastword") != 4 {
+		t.Fatalf("faults %s", f)
+	}
 	if err := sqlfence.Init(t.Context(), p.db); err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,8 @@ type Place struct {
 	isolation sql.IsolationLevel
 	seen      fencesql.Memory      // what was committed last
 	stmts     map[string]*sql.Stmt // prepared by the pool once per connection
+	// mark and marked set and release the savepoint of a transaction on SQLite.
+	mark, marked string
 
 	protects protection
 	now      func() time.Time // for people
@@ -91,7 +93,9 @@ func (p *Place) prepare(ctx context.Context) error {
 	p.stmts = map[string]*sql.Stmt{}
 	hot := p.engine.Hot()
 	if p.lite() {
-		hot = append(hot, sqlPass, sqlClosePass, sqlMark, sqlMarked)
+		savepoint := newSavepoint()
+		p.mark, p.marked = sqlMark+savepoint, sqlMarked+savepoint
+		hot = append(hot, sqlPass, sqlClosePass, p.mark, p.marked)
 	}
 	for _, text := range hot {
 		err := sqldb.Backoff{}.Retry(ctx, p.engine, func(ctx context.Context) error {

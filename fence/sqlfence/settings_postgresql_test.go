@@ -93,7 +93,7 @@ func TestAGuardReadsItsTemplateAlikeInEverySession(t *testing.T) { // R16c
 	mustExec(t, p.db, `DO $$ DECLARE f record; BEGIN
 FOR f IN SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'lastword'::regnamespace AND proname LIKE 'guard\_%' LOOP
 	EXECUTE format('CREATE OR REPLACE FUNCTION lastword.%I() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS %L', f.proname,
-		replace(replace(f.prosrc, ' E''', ''''), E'\\\\\\\\', E'\\\\'));
+		replace(replace(replace(f.prosrc, ' E''', ''''), E'\\\\\\\\', E'\\\\'), 'FROM ONLY lastword.', 'FROM lastword.'));
 END LOOP; END $$`)
 	if err := update(`x\y/1`, "off"); err != nil {
 		t.Fatalf("it is not what it was: %v", err)

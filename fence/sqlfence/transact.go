@@ -44,7 +44,7 @@ func (p *Place) Transact(ctx context.Context, key fence.Key, fn func(ctx context
 func (p *Place) locked(ctx context.Context, key fence.Key, fn func(ctx context.Context, tx *Tx) error) error {
 	return fencesql.Repeat(ctx, p.engine, key, func(ctx context.Context) error {
 		_, err := p.attempt(ctx, key, nil, fn)
-		if p.becameProtected(ctx, err) {
+		if !fencesql.Open(err) && p.becameProtected(ctx, err) {
 			_, err = p.attempt(ctx, key, nil, fn)
 		}
 		return err
@@ -84,7 +84,7 @@ func (p *Place) attempt(ctx context.Context, key fence.Key, guess *fencesql.Seen
 		a := fencesql.Attempt{Xact: tx.xact(), Recorded: tx.early != "", Standing: tx.standing}
 		err = fencesql.Ended(ctx, fencesql.Plain{Querier: p.db}, a, key, err)
 	case tx.gone:
-		err = fencesql.EndedLite(ctx, key, err)
+		err = fencesql.EndedLite(key, err)
 	}
 	return stored, err
 }

@@ -3,6 +3,7 @@ package sqlfence
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"strings"
@@ -48,17 +49,22 @@ type Tx struct {
 func (t *Tx) effective() bool { return t.opened && !t.guessing() }
 
 // A transaction of SQLite has no number. It has ended, and may be another one by now, when
-// a savepoint from its beginning is gone.
+// a savepoint from its beginning is gone. The statements end with the name of the place's
+// savepoint.
 const (
-	sqlMark   = `SAVEPOINT lastword`
-	sqlMarked = `RELEASE lastword`
+	sqlMark   = `SAVEPOINT `
+	sqlMarked = `RELEASE `
 )
+
+// newSavepoint is a name that no effect has for a savepoint of its own. It is one name for
+// each place, so that the statements stay prepared.
+func newSavepoint() string { return "lastword_" + rand.Text() }
 
 func (t *Tx) mark(ctx context.Context) error {
 	if !t.place.lite() {
 		return nil
 	}
-	_, err := t.place.conn(t.sql).Exec(t.place.engine.Calm(ctx), sqlMark)
+	_, err := t.place.conn(t.sql).Exec(t.place.engine.Calm(ctx), t.place.mark)
 	t.marked = err == nil
 	return err
 }
@@ -68,7 +74,7 @@ func (t *Tx) same(ctx context.Context) error {
 	if !t.marked {
 		return nil
 	}
-	_, err := t.place.conn(t.sql).Exec(t.place.engine.Calm(ctx), sqlMarked)
+	_, err := t.place.conn(t.sql).Exec(t.place.engine.Calm(ctx), t.place.marked)
 	if err != nil && strings.Contains(err.Error(), "no such savepoint") {
 		return errors.Join(fencesql.ErrElsewhere, err)
 	}
@@ -77,14 +83,13 @@ func (t *Tx) same(ctx context.Context) error {
 }
 
 // look asks whether the transaction, in which something has failed, is still the one that
-// was begun.
+// was begun. One of SQLite of which that is not known has gone.
 func (t *Tx) look(ctx context.Context) {
 	if !t.place.lite() {
 		t.standing = fencesql.Stands(ctx, fencesql.Plain{Querier: t.sql}, t.xact())
 		return
 	}
-	err := t.same(ctx)
-	t.gone = errors.Is(err, fencesql.ErrElsewhere) || errors.Is(err, sql.ErrTxDone)
+	t.gone = t.same(ctx) != nil
 }
 
 // xact is the transaction, on PostgreSQL.

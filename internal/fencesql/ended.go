@@ -129,18 +129,32 @@ func fateNow(ctx context.Context, c Conn, xact string) (fate string, err error) 
 func Xact(t *Tx) string { return t.xact }
 
 // EndedLite is [Ended] on SQLite, for a transaction of which is known that it had ended
-// before the effect came back: by the engine, which rolls back by itself for the errors
-// below (the last one with OR ROLLBACK and RAISE (ROLLBACK)), or by the effect, of which
-// nothing tells what it has done.
-func EndedLite(ctx context.Context, key fence.Key, err error) error {
-	switch (sqldb.SQLite{}).Class(err) {
-	case sqldb.Busy, sqldb.Full, sqldb.IO, sqldb.Interrupted, sqldb.NotADatabase, sqldb.Constraint:
+// before the effect came back: by the engine, which rolls back by itself after some errors,
+// or by the effect. Nothing tells which, nor what was committed: whatever error the effect
+// brings, it may be of what it has done afterwards. So it is unknown, and not repeated.
+func EndedLite(key fence.Key, err error) error {
+	if _, ok := errors.AsType[contained](err); ok {
 		return err
 	}
-	if ctx.Err() != nil { // as does a statement that was interrupted
-		return err
+	return &lastword.Error{Code: lastword.CodeMutationUnknown, Op: "effect", Resource: key.Resource, Err: err,
+		Message: "the transaction was over before the effect came back: SQLite has rolled it back after an error, or the effect has ended it by itself; what it had executed may be committed, without a receipt",
+		Hint:    "look the operation up; without a receipt reconcile the business data before it is applied again, and let the effect not end the transaction"}
+}
+
+// contained is an error of an effect that could not end its transaction by itself.
+type contained struct{ error }
+
+// Unwrap is the error.
+func (c contained) Unwrap() error { return c.error }
+
+// Contained is err of an effect all of whose statements were refused by SQLite itself if they
+// began or ended a transaction, and that has executed none after the one that failed. If its
+// transaction is over then, SQLite has rolled it back.
+func Contained(err error) error {
+	if err == nil {
+		return nil
 	}
-	return Unrecorded(key, "may be", err)
+	return contained{err}
 }
 
 // Unrecorded is the error of a write of which something is, or may be, committed without

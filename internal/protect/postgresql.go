@@ -232,6 +232,8 @@ const numbersLine = "\n-- columns "
 
 // body is the function of a table whose columns have these numbers.
 //
+// Only the tables themselves are asked: an heir is whoever made it.
+//
 // A row that belongs to no resource has none before and none after; so that it is
 // refused all the same, whether OLD was looked at is remembered by itself.
 func (PostgreSQL) body(s Spec, numbers string) string {
@@ -242,8 +244,8 @@ func postgresBody(s Spec, numbers string, quote func(string) string) string {
 	domain := quote(s.Domain)
 	row := func(row, event string) string {
 		return fmt.Sprintf(`		r := %[1]s;
-		IF %[4]sNOT EXISTS (SELECT 1 FROM lastword.fence f WHERE f.domain = %[2]s AND f.resource = r AND f.passed = pg_current_xact_id_if_assigned())
-			AND NOT EXISTS (SELECT 1 FROM lastword.pass p WHERE p.domain = %[2]s AND p.resource = r AND p.xact = pg_current_xact_id_if_assigned()) THEN
+		IF %[4]sNOT EXISTS (SELECT 1 FROM ONLY lastword.fence f WHERE f.domain = %[2]s AND f.resource = r AND f.passed = pg_current_xact_id_if_assigned())
+			AND NOT EXISTS (SELECT 1 FROM ONLY lastword.pass p WHERE p.domain = %[2]s AND p.resource = r AND p.xact = pg_current_xact_id_if_assigned()) THEN
 			PERFORM lastword.bypassed(%[2]s, r, %[3]s, TG_RELID::regclass::text, TG_OP);
 		END IF;
 `, postgresResource(s.Template, row, quote), domain, quote(s.Template.Prefix()), event)
@@ -269,16 +271,13 @@ END `, domain, quote(s.Template.Prefix()),
 		and(postgresHas(s.Columns, "NEW"), postgresChanged(s, "INSERT")), row("NEW", "(NOT looked OR before IS DISTINCT FROM r) AND "))
 }
 
-// formerBodies are the functions that this body was before.
-func formerBodies(s Spec, numbers, body string) [3]string {
-	last := postgresBody(s, numbers, quoteText)
-	newest := strings.ReplaceAll(last[strings.Index(last[1:], "\n")+1:], ` COLLATE "C", '/')`, ", '/')")
+// formerBodies are the functions that this body was before, the newest first.
+func formerBodies(s Spec, numbers string) [3]string {
+	last := strings.ReplaceAll(postgresBody(s, numbers, quoteText), "FROM ONLY lastword.", "FROM lastword.")
+	newer := strings.ReplaceAll(last[strings.Index(last[1:], "\n")+1:], ` COLLATE "C", '/')`, ", '/')")
 	oldest := strings.NewReplacer("\tlooked boolean := FALSE;\n", "", "; looked := TRUE;", ";",
-		"(NOT looked OR before IS DISTINCT FROM r)", "before IS DISTINCT FROM r").Replace(newest)
-	if last == body {
-		last = newest
-	}
-	return [3]string{last, newest, oldest}
+		"(NOT looked OR before IS DISTINCT FROM r)", "before IS DISTINCT FROM r").Replace(newer)
+	return [3]string{last, newer, oldest}
 }
 
 // outdated are the statements that make the functions of tables anew that an older program
@@ -298,7 +297,7 @@ func (e PostgreSQL) outdated(ctx context.Context, q sqldb.Querier) (statements [
 			return nil, err
 		}
 		function, body := guardName(t.Table), e.body(t.Spec, numbers)
-		were := formerBodies(t.Spec, numbers, body)
+		were := formerBodies(t.Spec, numbers)
 		var former bool
 		err = q.QueryRowContext(ctx, `SELECT count(*) = 1 FROM pg_catalog.pg_proc WHERE oid = to_regprocedure($1) AND prosrc IN ($2, $3, $4) AND pg_has_role(proowner, 'USAGE')`,
 			function+"()", were[0], were[1], were[2]).Scan(&former)
@@ -419,7 +418,7 @@ func (e PostgreSQL) functionFaults(ctx context.Context, q sqldb.Querier, s Spec)
 	}
 	made, _, _ := strings.Cut(strings.TrimPrefix(body, numbersLine), "\n")
 	right := e.body(s, numbers)
-	were := formerBodies(s, numbers, right)
+	were := formerBodies(s, numbers)
 	switch {
 	case !definer || config != "search_path=pg_catalog, pg_temp":
 	case body == right:

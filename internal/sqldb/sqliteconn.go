@@ -24,6 +24,9 @@ type SQLiteConfig struct {
 	// Untouched leaves out the journal mode, which is a property of the file: for
 	// a look at a file that may be another program's.
 	Untouched bool
+	// Defensive lets no SQL write to pages or to shadow tables, nor to the schema, where
+	// the driver is modernc.org/sqlite. Others do not know it.
+	Defensive bool
 	// Busy is how long one statement waits for another connection's lock; 0 means
 	// 100 ms. [Backoff.Retry] waits longer than that; this bounds by how much a
 	// call may outlast its context.
@@ -52,7 +55,11 @@ func (cfg SQLiteConfig) dsn() string {
 	if cfg.Existing {
 		mode = "rw"
 	}
-	u := url.URL{Scheme: "file", OmitHost: true, Path: cfg.Path, RawQuery: "mode=" + mode}
+	options := url.Values{"mode": {mode}}
+	if cfg.Defensive {
+		options.Set("_defensive", "1")
+	}
+	u := url.URL{Scheme: "file", OmitHost: true, Path: cfg.Path, RawQuery: options.Encode()}
 	return u.String()
 }
 
