@@ -16,8 +16,10 @@ import (
 var sameTriggers = map[string]string{
 	"SQLite whole lastword_guard_update_over_doc: t.oid <> OLD.oid #1 becomes TRUE": ownPass,
 
-	"SQLite rollout lastword_guard_update_over_doc: t.oid <> OLD.oid #1 becomes TRUE":                                                                      ownPass,
-	`SQLite rollout lastword_guard_updated_doc: ('doc/' || '' || CAST(OLD."slug" AS TEXT)) IS ('doc/' || '' || CAST(NEW."slug" AS TEXT)) #2 becomes FALSE`: "the row with its old values has just been counted, so that the resource is there and is not inserted again",
+	"SQLite rollout lastword_guard_update_over_doc: t.oid <> OLD.oid #1 becomes TRUE":                                                                                ownPass,
+	`SQLite rollout lastword_guard_updated_doc: ('doc/' || '' || CAST(OLD."slug" AS TEXT)) IS ('doc/' || '' || CAST(NEW."slug" AS TEXT)) #2 becomes FALSE`:           justCounted,
+	`SQLite rollout of columns lastword_guard_updated_task: ('task/' || '' || CAST(OLD."nr" AS TEXT)) IS ('task/' || '' || CAST(NEW."nr" AS TEXT)) #2 becomes FALSE`: justCounted,
+	`SQLite rollout of columns lastword_guard_updated_task: OLD."state" IS NOT NULL #5 becomes FALSE`:                                                                justCounted,
 
 	"PostgreSQL whole guard: TG_OP = 'TRUNCATE' #1 becomes FALSE":         noRow,
 	"PostgreSQL rollout guard: TG_OP = 'TRUNCATE' #1 becomes FALSE":       noRow,
@@ -35,6 +37,7 @@ var sameTriggers = map[string]string{
 const (
 	ownPass       = "the row that is changed needs a pass of its own all the same"
 	noRow         = "without a row there is no resource, and no pass for it"
+	justCounted   = "the row with its old values has just been counted, so that the resource is there and is not inserted again"
 	lookedAtTwice = "a row that stays with its resource is looked at twice; where it is counted it matters"
 	noSuchRow     = "a row that is not there is NULL: nothing of it is protected, and all of it differs from what is"
 )
@@ -64,6 +67,9 @@ func TestEveryConditionOfTheTriggersIsNeeded(t *testing.T) { // R16c, R17, R18
 				for name, text := range texts {
 					listed := map[string]bool{}
 					for _, m := range sqlmutants.Of(text) {
+						if !strings.Contains(m.Condition, g.only) {
+							continue
+						}
 						all = append(all, wrong{name + ": " + m.String(), m.Text, name})
 						listed[engine+" "+g.name+" "+name+": "+m.String()] = true
 					}

@@ -2,6 +2,8 @@ package sqlfence_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/lastword/lastword/fence/sqlfence"
 )
@@ -18,6 +20,9 @@ type guardTrial struct {
 	setup        []string
 	counted      [][3]string // a resource, a statement with a pass for it, and what is counted
 	resources    []string    // of which another domain may have a pass
+	// only, if not empty, is in the conditions that are made wrong: the others are those of
+	// another trial.
+	only string
 }
 
 // liteDocs has keys that say nothing of the resource: what is replaced is another's.
@@ -167,6 +172,7 @@ UNION ALL SELECT 'test', 'doc/none', 'SHADOW(FENCE_REQUIRED)', 7, '', 0, '', '',
 			{"doc/a", liteEverywhere + `UPDATE doc SET slug = 'z' WHERE slug = 'a'`, "doc/none 7, doc/z 1"},
 		},
 	},
+	liteRolloutOfColumns(),
 }
 
 func liteColumns(name, rowid string) guardTrial {
@@ -206,6 +212,62 @@ func liteColumns(name, rowid string) guardTrial {
 	}
 	if rowid == "" {
 		g.refused = append(g.refused, `REPLACE INTO task (rowid, tenant, nr) VALUES (1, 'w', 9)`, `UPDATE OR REPLACE task SET rowid = 1 WHERE tenant = 't' AND nr = 2`)
+	}
+	return g
+}
+
+// liteRolloutOfColumns has for each of what is enforced (5, 6, 8, 10), what is counted
+// already (9, 12, 13, 14) and what is not (1, 2, 3, 4) rows in which both, one or none of
+// the protected columns has something; 10 and 14 are not there.
+func liteRolloutOfColumns() guardTrial {
+	g := guardTrial{
+		name: "rollout of columns", only: " IS ", tables: `CREATE TABLE task (nr INTEGER PRIMARY KEY, state, result, note TEXT, mail TEXT UNIQUE);
+INSERT INTO task VALUES (1, 'done', 'r', 'n', 'm1'), (2, NULL, NULL, 'n', 'm2'), (3, 'done', NULL, 'n', 'm3'), (4, NULL, 'r', 'n', 'm4'),
+	(8, 'done', NULL, 'n', 'm8'), (5, NULL, 'r', 'n', 'm5'), (6, NULL, NULL, 'n', 'm6'), (9, 'done', NULL, 'n', 'm9'), (12, NULL, 'r', 'n', 'm12'), (13, NULL, NULL, 'n', 'm13')`,
+		protection: sqlfence.Protection{Table: "task", Template: "task/{nr}", Columns: []string{"state", "result"}, Shadow: true},
+		setup: []string{
+			`INSERT INTO lastword_rollout VALUES ('test', 'task/5', 0, ''), ('test', 'task/6', 0, ''), ('test', 'task/8', 0, ''), ('test', 'task/10', 0, '')`,
+			`INSERT INTO lastword_refusal SELECT 'test', 'task/' || value, 'SHADOW(FENCE_REQUIRED)', 7, '', 0, '', '', '' FROM json_each('[9, 12, 13, 14]')`,
+		},
+		admitted: []string{
+			`UPDATE task SET note = 'x'`, `DELETE FROM task WHERE nr = 6`, `INSERT INTO task (nr, note) VALUES (10, 'x')`, `UPDATE task SET nr = 10 WHERE nr = 6`,
+			`REPLACE INTO task (nr, mail) VALUES (7, 'm6')`, `UPDATE OR REPLACE task SET mail = 'm6' WHERE nr = 2`,
+		},
+		refused: []string{
+			`UPDATE task SET state = NULL WHERE nr = 8`, `UPDATE task SET result = NULL WHERE nr = 5`, `UPDATE task SET state = 'x' WHERE nr = 6`, `UPDATE task SET result = 'x' WHERE nr = 6`,
+			`UPDATE task SET nr = 7 WHERE nr = 8`, `UPDATE task SET nr = 7 WHERE nr = 5`, `UPDATE task SET nr = 10 WHERE nr = 3`, `UPDATE task SET nr = 10 WHERE nr = 4`,
+			`DELETE FROM task WHERE nr = 8`, `DELETE FROM task WHERE nr = 5`, `INSERT INTO task (nr, state) VALUES (10, 'x')`, `INSERT INTO task (nr, result) VALUES (10, 'x')`,
+			`REPLACE INTO task (nr, mail) VALUES (7, 'm8')`, `REPLACE INTO task (nr, mail) VALUES (7, 'm5')`,
+			`UPDATE OR REPLACE task SET mail = 'm8' WHERE nr = 2`, `UPDATE OR REPLACE task SET mail = 'm5' WHERE nr = 2`,
+		},
+	}
+	for _, c := range [][2]string{
+		{`UPDATE task SET note = 'x'`, ""}, {`UPDATE task SET nr = 7 WHERE nr IN (2)`, ""}, {`UPDATE task SET nr = 7 WHERE nr = 13`, ""}, {`UPDATE task SET nr = 14 WHERE nr = 2`, ""},
+		{`DELETE FROM task WHERE nr IN (2, 13)`, ""}, {`INSERT INTO task (nr, note) VALUES (7, 'x'), (14, 'x')`, ""},
+		{`REPLACE INTO task (nr, mail) VALUES (7, 'm2'), (14, 'm13')`, ""}, {`UPDATE OR REPLACE task SET mail = 'm2' WHERE nr = 13`, ""}, {`UPDATE OR REPLACE task SET mail = 'm13' WHERE nr = 2`, ""},
+
+		{`UPDATE task SET state = 'x' WHERE nr = 1`, "1 1"}, {`UPDATE task SET state = 'x' WHERE nr = 2`, "2 1"}, {`UPDATE task SET result = 'x' WHERE nr = 2`, "2 1"},
+		{`UPDATE task SET state = NULL WHERE nr = 3`, "3 1"}, {`UPDATE task SET result = NULL WHERE nr = 4`, "4 1"}, {`UPDATE task SET nr = 7 WHERE nr = 3`, "3 1 7 1"}, {`UPDATE task SET nr = 7 WHERE nr = 4`, "4 1 7 1"},
+		{`DELETE FROM task WHERE nr = 3`, "3 1"}, {`DELETE FROM task WHERE nr = 4`, "4 1"}, {`INSERT INTO task (nr, state) VALUES (7, 'x')`, "7 1"}, {`INSERT INTO task (nr, result) VALUES (7, 'x')`, "7 1"},
+		{`REPLACE INTO task (nr, mail) VALUES (7, 'm3')`, "3 1"}, {`REPLACE INTO task (nr, mail) VALUES (7, 'm4')`, "4 1"},
+		{`UPDATE OR REPLACE task SET mail = 'm3' WHERE nr = 2`, "3 1"}, {`UPDATE OR REPLACE task SET mail = 'm4' WHERE nr = 2`, "4 1"},
+
+		{`UPDATE task SET state = 'x' WHERE nr = 9`, "9 8"}, {`UPDATE task SET result = 'x' WHERE nr = 12`, "12 8"}, {`UPDATE task SET state = 'x' WHERE nr = 13`, "13 8"}, {`UPDATE task SET result = 'x' WHERE nr = 13`, "13 8"},
+		{`UPDATE task SET state = NULL WHERE nr = 9`, "9 8"}, {`UPDATE task SET result = NULL WHERE nr = 12`, "12 8"}, {`UPDATE task SET nr = 14 WHERE nr = 9`, "9 8 14 8"}, {`UPDATE task SET nr = 14 WHERE nr = 12`, "12 8 14 8"},
+		{`DELETE FROM task WHERE nr = 9`, "9 8"}, {`DELETE FROM task WHERE nr = 12`, "12 8"}, {`INSERT INTO task (nr, state) VALUES (14, 'x')`, "14 8"}, {`INSERT INTO task (nr, result) VALUES (14, 'x')`, "14 8"},
+		{`REPLACE INTO task (nr, mail) VALUES (7, 'm9')`, "9 8"}, {`REPLACE INTO task (nr, mail) VALUES (7, 'm12')`, "12 8"},
+		{`UPDATE OR REPLACE task SET mail = 'm9' WHERE nr = 2`, "9 8"}, {`UPDATE OR REPLACE task SET mail = 'm12' WHERE nr = 2`, "12 8"},
+	} {
+		times := map[string]string{"9": "7", "12": "7", "13": "7", "14": "7"}
+		for f := strings.Fields(c[1]); len(f) > 0; f = f[2:] {
+			times[f[0]] = f[1]
+		}
+		var lines []string
+		for nr, n := range times {
+			lines = append(lines, "task/"+nr+" "+n)
+		}
+		slices.Sort(lines)
+		g.counted = append(g.counted, [3]string{"", c[0], strings.Join(lines, ", ")})
 	}
 	return g
 }
