@@ -19,6 +19,7 @@ var sameTriggers = map[string]string{
 	"SQLite rollout lastword_guard_update_over_doc: t.oid <> OLD.oid #1 becomes TRUE":                                                                                ownPass,
 	`SQLite rollout lastword_guard_updated_doc: ('doc/' || '' || CAST(OLD."slug" AS TEXT)) IS ('doc/' || '' || CAST(NEW."slug" AS TEXT)) #2 becomes FALSE`:           justCounted,
 	`SQLite rollout of columns lastword_guard_updated_task: ('task/' || '' || CAST(OLD."nr" AS TEXT)) IS ('task/' || '' || CAST(NEW."nr" AS TEXT)) #2 becomes FALSE`: justCounted,
+	`SQLite rollout of columns lastword_guard_updated_task: OLD."result" IS NOT NULL #5 becomes FALSE`:                                                               justCounted,
 	`SQLite rollout of columns lastword_guard_updated_task: OLD."state" IS NOT NULL #5 becomes FALSE`:                                                                justCounted,
 
 	"PostgreSQL whole guard: TG_OP = 'TRUNCATE' #1 becomes FALSE":         noRow,
