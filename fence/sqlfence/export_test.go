@@ -19,3 +19,17 @@ func InitWith(ctx context.Context, db *sql.DB, further ...[]string) error {
 		return s
 	})
 }
+
+// PassTexts are the statements that open and close a pass on SQLite.
+func PassTexts() (open, closes string) { return sqlPass, sqlClosePass }
+
+// Mistake makes the place execute wrong wherever it means text.
+func (p *Place) Mistake(ctx context.Context, text, wrong string) error {
+	stmt, err := p.db.PrepareContext(ctx, wrong)
+	if err != nil {
+		return err
+	}
+	old := p.stmts[text]
+	p.stmts[text] = stmt
+	return old.Close()
+}

@@ -37,7 +37,7 @@ const (
 )
 
 // What stands before a condition. In a list behind SET, x = y is an assignment.
-const before = `(?i)\b(WHERE|AND|OR|ON|IF|ELSIF|WHEN|NOT|THEN|ELSE|SELECT|:=)(\s*\(?\s*)`
+const before = `(?i)\b(WHERE|AND|OR|ON|IF|ELSIF|WHEN|NOT|THEN|ELSE|SELECT|:=)(\s*(?:\(\s*)*)`
 
 var kinds = []struct {
 	found *regexp.Regexp
