@@ -211,6 +211,7 @@ func TestTheFunctionsTakeTheNumbersThatGoTakes(t *testing.T) {
 
 func numbersAreTaken(t *testing.T, tx point, report func(string, ...any)) {
 	t.Helper()
+	noughts := "sha256:" + strings.Repeat("0", 64)
 	apply := admittedCalls()["apply"].with("policy", "'latest'")
 	for _, c := range []struct {
 		parameter, value, state string
@@ -237,6 +238,13 @@ func numbersAreTaken(t *testing.T, tx point, report func(string, ...any)) {
 		{"grant_digest", "'x'", "LW020"},
 		{"root", "'sha256:x'", "LW020"},
 		{"root", payloadOfTest, ""},
+		{"grant_digest", payloadOfTest, ""},
+		{"grant_digest", "'" + noughts + "'", ""},
+		{"grant_digest", "'" + noughts + "0'", "LW020"},
+		{"root", "'" + noughts + "'", ""},
+		{"root", "'" + noughts + "0'", "LW020"},
+		{"payload", "'" + noughts + "'", ""},
+		{"payload", "'" + noughts + "0'", "LW020"},
 		{"payload", "''", "LW020"},
 		{"payload", "'sha256:" + strings.Repeat("A", 64) + "'", "LW020"},
 		{"result", "convert_to(repeat('x', 16384), 'UTF8')", ""},

@@ -4,12 +4,23 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/lastword/lastword"
+	"github.com/lastword/lastword/fence/sqlfence"
 	"github.com/lastword/lastword/internal/core"
+	"github.com/lastword/lastword/internal/realservers"
+	"github.com/lastword/lastword/internal/sqlmutants"
 )
 
 // asked is a database, or a transaction.
@@ -58,6 +69,12 @@ func lossyIsRefused(t *testing.T, tx point, report func(string, ...any)) {
 				report("%s with synchronous_commit = %s: %q, want %q", name, setting, state, want)
 			}
 		}
+	}
+	mustExecTx(t, tx.Tx, `SET LOCAL synchronous_commit = off`)
+	var told *pgconn.PgError
+	_, err := tx.ExecContext(t.Context(), calls["refused"].text())
+	if want := "Set synchronous_commit = on, or local, for the role or in the transaction, and fsync = on."; !errors.As(err, &told) || told.Hint != want {
+		report("refused without synchronous_commit: %v, want the hint %q", err, want)
 	}
 	mustExecTx(t, tx.Tx, `SET LOCAL synchronous_commit = on`)
 }
@@ -121,4 +138,428 @@ func TestTheFunctionReadsTheIssueTimesThatGoReads(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	undone(t, pgProtect(t, pgDocuments).db, func(tx point) { issueTimesAreRead(t, tx, seed, t.Errorf) })
+}
+
+// liesFreezeNothing: a record is frozen for what it shows, once, and for nothing else.
+func liesFreezeNothing(t *testing.T, tx point, report func(string, ...any)) {
+	t.Helper()
+	for _, made := range []string{
+		`SELECT lastword.apply('test', 'doc/sql', 'a', 42, 'l42', '', '', 1, 'op', ` + payloadOfTest + `, status_mode => 'fence-only')`,
+		`SELECT lastword.apply('another', 'doc/sql', 'a', 42, 'l42', '', '', 1, 'op', ` + payloadOfTest + `, status_mode => 'fence-only')`,
+		`SELECT lastword.advance('test', 'doc/closed', 'a', 42, 'l42', '', '', status_mode => 'fence-only')`,
+		`UPDATE lastword.fence SET lease_id = '' WHERE resource = 'doc/closed'`,
+	} {
+		if _, err := tx.ExecContext(t.Context(), made); err != nil {
+			report("%s: %v", made, err)
+		}
+	}
+	record := func() string {
+		return dump(t, tx, `SELECT to_jsonb(f)::text FROM lastword.fence f ORDER BY domain, resource`)
+	}
+	said := func(change func(told, attempt map[string]any)) string { return otherLease(t, change) }
+	before := record()
+	for name, detail := range liesOf(said) {
+		if counted, frozen := refusedOf(t, tx, detail, nil, report); !counted || frozen || record() != before {
+			report("%s: counted %v, frozen %v:\n%s", name, counted, frozen, record())
+		}
+	}
+	for i := range 2 {
+		if counted, frozen := refusedOf(t, tx, said(func(map[string]any, map[string]any) {}), nil, report); !counted || frozen != (i == 0) {
+			report("the truth, call %d: counted %v, frozen %v", i, counted, frozen)
+		}
+	}
+	if n := count(t, tx, `SELECT count(*) FROM lastword.fence WHERE frozen AND resource = 'doc/sql' AND domain = 'test'`); n != 1 || count(t, tx, `SELECT count(*) FROM lastword.fence WHERE frozen`) != 1 {
+		report("frozen are\n%s", record())
+	}
+}
+
+// evidenceIsThatOfGo: after each refusal it is what Go has left, step by step.
+func evidenceIsThatOfGo(t *testing.T, tx point, inGo []string, report func(string, ...any)) {
+	t.Helper()
+	for i, w := range everyRefusal(t) {
+		w.inFunction(t, tx, report)
+		if got := evidenceOf(t, tx, sqlResource); got != inGo[i] {
+			report("after step %d (%s) Go has left\n%sand the function\n%s", i, w.want, inGo[i], got)
+		}
+	}
+}
+
+// functionMutants are a function with each condition forced, each comparison made another
+// one, each word that something is compared with made another one, each pattern made one
+// that fits all or nothing, each number one higher, and each two arguments that a wrapper
+// hands on changed with each other. What is no SQL then was no condition.
+func functionMutants(definition string) (all []wrongComparison) {
+	begin := strings.Index(definition, "AS $function$") + len("AS $function$")
+	head, body := definition[:begin], definition[begin:]
+	around := func(from, to int) string {
+		line := strings.LastIndexByte(body[:from], '\n') + 1
+		end := to + strings.IndexByte(body[to:]+"\n", '\n')
+		return strings.TrimSpace(body[line:from]) + " [" + body[from:to] + "] " + strings.TrimSpace(body[to:end])
+	}
+	swap := func(from, to int, by string) {
+		all = append(all, wrongComparison{around(from, to) + " becomes " + by, head + body[:from] + by + body[to:]})
+	}
+	for _, m := range sqlmutants.Of(body) {
+		all = append(all, wrongComparison{m.String(), head + m.Text})
+	}
+	others := map[string][]string{
+		"<": {"<=", ">"}, "<=": {"<"}, ">": {">=", "<"}, ">=": {">"}, "=": {"<>"}, "<>": {"="}, "AND": {"OR"}, "OR": {"AND"}, "~": {"!~"}, "!~": {"~"},
+		"IN": {"NOT IN"}, "NOT": {""}, "TRUE": {"FALSE"}, "FALSE": {"TRUE"}, "greatest": {"least"}, "least": {"greatest"},
+	}
+	for _, m := range regexp.MustCompile(` (<=|>=|<>|<|>|=|!~|~|AND|OR|IN|NOT) |\b(TRUE|FALSE)\b|\b(least|greatest)\(`).FindAllStringSubmatchIndex(body, -1) {
+		for i := 2; i < len(m); i += 2 {
+			if m[i] >= 0 {
+				for _, other := range others[body[m[i]:m[i+1]]] {
+					swap(m[i], m[i+1], other)
+				}
+			}
+		}
+	}
+	for _, m := range regexp.MustCompile(`'([A-Z_]+[0-9]*|fence-only|proof|query|on|off|object|first|last|first|attempt|verdict|why|domain|resource|owner|lease_id|fence|seq|operation|payload|receipt)'`).FindAllStringSubmatchIndex(body, -1) {
+		swap(m[2], m[3], "no"+body[m[2]:m[3]])
+	}
+	for _, m := range regexp.MustCompile(` !?~ (E?'[^']*')`).FindAllStringSubmatchIndex(body, -1) {
+		swap(m[2], m[3], "''")
+		swap(m[2], m[3], "'$x'")
+	}
+	for _, m := range regexp.MustCompile(`\b[0-9]+\b`).FindAllStringIndex(body, -1) {
+		if n, err := strconv.Atoi(body[m[0]:m[1]]); err == nil && body[m[0]-1] != '$' && !regexp.MustCompile(`(?:than|between|between \d+ and) $`).MatchString(body[max(0, m[0]-20):m[0]]) {
+			swap(m[0], m[1], strconv.Itoa(n+1))
+		}
+	}
+	if at := strings.Index(body, "lastword.decide("); at >= 0 {
+		from := at + len("lastword.decide(")
+		to := from + strings.IndexByte(body[from:], ')')
+		args := strings.Split(body[from:to], ",")
+		for i := 1; i < len(args); i++ {
+			changed := slices.Clone(args)
+			changed[i-1], changed[i] = changed[i], changed[i-1]
+			all = append(all, wrongComparison{strings.TrimSpace(args[i-1]) + " and" + strings.TrimRight(args[i], " ") + " are changed", head + body[:from] + strings.Join(changed, ",") + body[to:]})
+		}
+	}
+	return all
+}
+
+// sameFunctions are mutants that change nothing that anybody could see, and why.
+var sameFunctions = map[string]string{
+	"advance: '' and '' are changed": "an empty operation and an empty payload are alike",
+	"advance: SELECT d.verdict FROM lastword.decide(TRUE, domain, resource, owner, fence, lease_id, grant_digest, root, [0] , '', '', becomes 1": "a registration has no seq, and nobody looks at it",
+	"issued: THEN ('x' || left(replace(operation, '-', ''), [12] ))::bit(48)::bigint becomes 13":                                                 "of more than 48 bits the first 48 are taken",
+	"refuse: 'receipt', CASE WHEN receipt IS NOT NULL [AND] receipt.operation IS NOT NULL THEN to_jsonb(receipt) END)::text, becomes OR":         allOrNothing,
+	"refuse: receipt IS NOT NULL #1 becomes TRUE":           allOrNothing,
+	"refuse: receipt.operation IS NOT NULL #1 becomes TRUE": allOrNothing,
+	"check_arguments: IF NOT (SELECT coalesce(bool_and(has_function_privilege(p.oid, 'EXECUTE')), [FALSE] ) FROM pg_catalog.pg_proc p becomes TRUE": "what stands for a decision comes with the schema: there is always one",
+	"refused: current_setting('fsync') <> 'on' #1 becomes FALSE":                                                                                    "no session can set it: TestTheFunctionsRefuseAServerWithoutFsync has a server for it",
+}
+
+const allOrNothing = "every column of a receipt is NOT NULL: both say the same"
+
+// Each condition of what other languages call is made wrong, one at a time, and a check
+// has to tell. The mutants of decide are those of its own test.
+func TestEveryConditionOfTheFunctionsIsNeeded(t *testing.T) { // R14, R16b, R30
+	p, other := pgProtect(t, pgDocuments), pgProtect(t, pgDocuments)
+	var inGo []string
+	for _, w := range everyRefusal(t) {
+		w.inGo(t, other)
+		inGo = append(inGo, other.evidence(goResource))
+	}
+	page, err := os.ReadFile("../../docs/postgresql.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rights, _ := strings.Cut(string(page), "needs these:\n\n```sql\n")
+	rights, _, _ = strings.Cut(rights, "```")
+	mustExec(t, p.db, strings.ReplaceAll(rights, "TO app;", "TO worker;"))
+	seed := rand.Uint64()
+	table := func(t *testing.T, tx point, report func(string, ...any)) {
+		mustExecTx(t, tx.Tx, `ALTER TABLE lastword.fence DISABLE TRIGGER USER; ALTER TABLE lastword.rollout DISABLE TRIGGER USER`)
+		driveTable(t, tx.Tx, report)
+	}
+	evidence := func(t *testing.T, tx point, report func(string, ...any)) { evidenceIsThatOfGo(t, tx, inGo, report) }
+	type check = func(t *testing.T, tx point, report func(string, ...any))
+	names := func(t *testing.T, tx point, report func(string, ...any)) { namesAreTaken(t, tx, seed, report) }
+	issued := func(t *testing.T, tx point, report func(string, ...any)) { issueTimesAreRead(t, tx, seed, report) }
+	checks := map[string][]check{ // those that are likely to tell first
+		"issued":          {issued},
+		"rank":            {ranksAreOrdered, table},
+		"refuse":          {refusalsSayWhy, everyVerdictAsWorker, onlyRefusalsCount, evidence, table},
+		"named":           {names},
+		"check_arguments": {numbersAreTaken, everyVerdictAsWorker, rightsAreAsked, nullsAreRefused, names},
+		"refused":         {noDetailIsRefused, detailsAreCounted, liesFreezeNothing, onlyRefusalsCount, evidence, lossyIsRefused},
+		"apply":           {advanceHandsOn, numbersAreTaken, evidence, table},
+		"advance":         {advanceHandsOn, table},
+	}
+	var all []wrongFunction
+	for name, of := range checks {
+		var definition string
+		if err := p.db.QueryRowContext(t.Context(), `SELECT pg_get_functiondef(('lastword.' || $1)::regproc)`, name).Scan(&definition); err != nil {
+			t.Fatal(err)
+		}
+		for _, check := range of {
+			undone(t, p.db, func(tx point) {
+				if told := firstTold(func(report func(string, ...any)) { check(t, tx, report) }); told != "" {
+					t.Fatalf("nothing is wrong with %s, and yet: %s", name, told)
+				}
+			})
+		}
+		for _, m := range functionMutants(definition) {
+			all = append(all, wrongFunction{name + ": " + m.what, m.text, of})
+		}
+	}
+	slices.SortFunc(all, func(a, b wrongFunction) int { return strings.Compare(a.what, b.what) })
+	t.Logf("%d mutants, seed %d", len(all), seed)
+	switch only := os.Getenv("LASTWORD_MUTANTS"); only {
+	case "": // a sample; make mutants takes them all
+		random := rand.New(rand.NewPCG(seed, 1))
+		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		all = all[:10]
+	case "1":
+	default: // a part of them, by name
+		all = slices.DeleteFunc(all, func(m wrongFunction) bool { return !regexp.MustCompile(only).MatchString(m.what) })
+	}
+	killed, noSQL, listed := 0, 0, 0
+	for _, m := range all {
+		undone(t, p.db, func(tx point) {
+			if _, err := tx.ExecContext(t.Context(), m.text); err != nil {
+				noSQL++
+				return
+			}
+			told := m.toldBy(t, tx)
+			switch why := sameFunctions[m.what]; {
+			case told == "" && why == "":
+				t.Errorf("nothing tells of %s", m.what)
+			case told != "" && why != "":
+				t.Errorf("%s is noticed, and listed as the same: %s", m.what, told)
+			case told != "":
+				killed++
+			default:
+				listed++
+			}
+		})
+	}
+	t.Logf("%d tried: %d noticed, %d change nothing, %d are no SQL", len(all), killed, listed, noSQL)
+}
+
+type wrongFunction struct {
+	what, text string
+	checks     []func(t *testing.T, tx point, report func(string, ...any))
+}
+
+// toldBy is the first difference that one of the checks reports.
+func (m wrongFunction) toldBy(t *testing.T, tx point) (told string) {
+	t.Helper()
+	for _, check := range m.checks {
+		mustExecTx(t, tx.Tx, `SAVEPOINT mutant`)
+		told = firstTold(func(report func(string, ...any)) { check(t, tx, report) })
+		mustExecTx(t, tx.Tx, `ROLLBACK TO mutant`)
+		if told != "" {
+			return told
+		}
+	}
+	return ""
+}
+
+// ranksAreOrdered as those of the rules are.
+func ranksAreOrdered(t *testing.T, tx point, report func(string, ...any)) {
+	t.Helper()
+	var got string
+	err := tx.QueryRowContext(t.Context(), `SELECT string_agg(m || ' ' || lastword.rank(m), ', ' ORDER BY n) FROM unnest(ARRAY['', 'x', 'fence-only', 'proof', 'query']) WITH ORDINALITY u (m, n)`).Scan(&got)
+	if want := " -1, x -1, fence-only 0, proof 1, query 2"; err != nil || got != want {
+		report("ranks %q, want %q: %v", got, want, err)
+	}
+}
+
+func everyVerdictAsWorker(t *testing.T, tx point, report func(string, ...any)) {
+	t.Helper()
+	mustExecTx(t, tx.Tx, `SET LOCAL ROLE worker`)
+	defer mustReset(t, tx)
+	everyVerdictHasAState(t, tx, report)
+}
+
+// mustReset is for a defer, which a difference ends too.
+func mustReset(t *testing.T, tx point) {
+	t.Helper()
+	_, _ = tx.Tx.ExecContext(t.Context(), `RESET ROLE`)
+}
+
+// rightsAreAsked: who may call decide needs the right to call what stands for it.
+func rightsAreAsked(t *testing.T, tx point, report func(string, ...any)) {
+	t.Helper()
+	mustExecTx(t, tx.Tx, `SET LOCAL ROLE worker`)
+	defer mustReset(t, tx)
+	decide := admittedCalls()["decide"]
+	for _, function := range []string{"apply", "advance", ""} {
+		mustExecTx(t, tx.Tx, `RESET ROLE; REVOKE EXECUTE ON FUNCTION lastword.apply, lastword.advance FROM worker; SET LOCAL ROLE worker`)
+		if function != "" {
+			mustExecTx(t, tx.Tx, `RESET ROLE; GRANT EXECUTE ON FUNCTION lastword.`+function+` TO worker; SET LOCAL ROLE worker`)
+		}
+		for registers, stands := range map[string]string{"FALSE": "apply", "TRUE": "advance"} {
+			want := "42501"
+			if function == stands {
+				want = ""
+			}
+			if state := decide.with("registers", registers).state(t, tx); state != want {
+				report("registers %s with the right to call %q: %q, want %q", registers, function, state, want)
+			}
+		}
+	}
+}
+
+// refusalsSayWhy: message, hint and detail are what a worker and its people read.
+func refusalsSayWhy(t *testing.T, tx point, report func(string, ...any)) {
+	t.Helper()
+	if _, err := tx.ExecContext(t.Context(), `SELECT lastword.apply('test', 'doc/a', 'o', 2, 'l', '', '', 1, 'op', `+payloadOfTest+`, status_mode => 'fence-only')`); err != nil {
+		report("the first write: %v", err)
+	}
+	first := admittedCalls()["apply"].with("fence", "2")
+	for _, c := range []struct {
+		call                   call
+		message, hint, receipt string
+	}{
+		{first, "lastword: REPLAYED: doc/a", "It had its effect before: roll back, there is nothing left to do.", "op"},
+		{first.with("payload", literal(lastword.DigestOf([]byte("other")).String())), "lastword: CONFLICT (OTHER_PAYLOAD): doc/a", "Roll back, and hand the detail to lastword.refused. Nothing was changed.", "op"},
+		{first.with("fence", "1").with("operation", "'op-2'"), "lastword: STALE_OWNER: doc/a", "Roll back, and hand the detail to lastword.refused. Nothing was changed.", ""},
+		{
+			first.with("status_mode", "'query'").with("operation", "'op-2'"), "lastword: STATUS_UNAVAILABLE: doc/a",
+			"The record wants to hear of the authority: say what it has answered, or make a new record with status_mode => 'fence-only'.", "",
+		},
+	} {
+		_, err := tx.ExecContext(t.Context(), c.call.text())
+		told := (*pgconn.PgError)(nil)
+		if !errors.As(err, &told) || told.Message != c.message || told.Hint != c.hint {
+			report("got %+v, want %q and %q", err, c.message, c.hint)
+			continue
+		}
+		var detail map[string]any
+		if err := json.Unmarshal([]byte(told.Detail), &detail); err != nil || detail["fence"] != "2" || detail["domain"] != "test" || detail["resource"] != "doc/a" {
+			report("%s has the detail %s", c.message, told.Detail)
+		}
+		if receipt, _ := detail["receipt"].(map[string]any); c.receipt == "" && detail["receipt"] != nil || c.receipt != "" && receipt["operation"] != c.receipt {
+			report("%s has the receipt %v, want that of %q", c.message, detail["receipt"], c.receipt)
+		}
+	}
+}
+
+func TestARefusalOfTheFunctionSaysWhyAndWhatToDo(t *testing.T) { // R16
+	undone(t, pgProtect(t, pgDocuments).db, func(tx point) { refusalsSayWhy(t, tx, t.Errorf) })
+}
+
+// advanceHandsOn: each argument of advance ends where it belongs, of apply as well.
+func advanceHandsOn(t *testing.T, tx point, report func(string, ...any)) {
+	t.Helper()
+	a, b := literal(lastword.DigestOf([]byte("a")).String()), literal(lastword.DigestOf([]byte("b")).String())
+	shared := map[string]string{
+		"domain": "'d'", "owner": "'o'", "fence": "25769803777", "lease_id": "'l'", "grant_digest": a, "root": b, "policy": "'latest'", "status_mode": "'query'",
+		"step": "11", "imported": "FALSE", "heard_mode": "'query'", "heard_state": "'HELD'", "next_fence": "4", "after_look": "TRUE", "heard_epoch": "2", "heard_revision": "9",
+		"bundle_sequence": "7", "min_epoch": "3", "policy_generation": "6", "min_policy_generation": "5",
+	}
+	want := fmt.Sprintf("[\"25769803777 l %s %s latest query 11 7 3 5 2 9 false\"]\n", strings.Trim(a, "'"), strings.Trim(b, "'"))
+	advance := call{"lastword.advance", shared}.with("resource", "'r/advance'")
+	apply := call{"lastword.apply", shared}.with("resource", "'r/apply'").with("operation", "'op'").with("payload", payloadOfTest).with("seq", "3").with("caller", "'c'").with("result", "'x'")
+	for _, c := range []call{advance, apply} {
+		if _, err := tx.ExecContext(t.Context(), c.text()); err != nil {
+			report("%s: %v", c.text(), err)
+		}
+		if got := dump(t, tx, `SELECT concat_ws(' ', fence, lease_id, grant_digest, root, policy, status_mode, step, bundle_sequence, min_epoch, min_policy_generation, heard_epoch, heard_revision, imported::text)
+FROM lastword.fence WHERE domain = 'd' AND resource = `+c.args["resource"]); got != want {
+			report("%s has left\n%swant\n%s", c.function, got, want)
+		}
+		// A number that is outdated is so, whichever it is.
+		for parameter, lower := range map[string]string{"bundle_sequence": "6", "policy_generation": "4", "fence": "17179869185"} {
+			if state := c.with(parameter, lower).state(t, tx); state != "LW108" {
+				report("%s with %s => %s: %q", c.function, parameter, lower, state)
+			}
+		}
+	}
+	got := dump(t, tx, `SELECT concat_ws(' ', operation, payload, fence, seq, lease_id, grant_digest, owner, caller, root, encode(result, 'escape')) FROM lastword.receipt WHERE domain = 'd' AND resource = 'r/apply'`)
+	if want := fmt.Sprintf("[\"op %s 25769803777 3 l %s o c %s x\"]\n", strings.Trim(payloadOfTest, "'"), strings.Trim(a, "'"), strings.Trim(b, "'")); got != want {
+		report("the receipt is\n%swant\n%s", got, want)
+	}
+}
+
+func TestTheFunctionsHandOnEachArgumentAsItIs(t *testing.T) { // R14, R16
+	undone(t, pgProtect(t, pgDocuments).db, func(tx point) { advanceHandsOn(t, tx, t.Errorf) })
+}
+
+// detailsAreCounted: what a refusal may say is counted as it is said.
+func detailsAreCounted(t *testing.T, tx point, report func(string, ...any)) {
+	t.Helper()
+	said := func(verdict, why string, change func(told, attempt map[string]any)) string {
+		return otherLease(t, func(told, attempt map[string]any) {
+			told["verdict"], told["why"] = verdict, why
+			if change != nil {
+				change(told, attempt)
+			}
+		})
+	}
+	last := func(want string) {
+		t.Helper()
+		if got := dump(t, tx, `SELECT concat_ws(' ', verdict, last_why, last_fence, last_lease_id, last_claimant) FROM lastword.refusal WHERE resource = 'doc/sql'`); got != want {
+			report("counted %s, want %s", got, want)
+		}
+		mustExecTx(t, tx.Tx, `DELETE FROM lastword.refusal`)
+	}
+	for _, verdict := range []string{"CONFLICT", "STALE_OWNER", "RECEIPT_EXPIRED", "OUT_OF_ORDER", "ROOT_MISMATCH", "FENCE_REGRESSION", "FENCE_JUMP", "UNVERIFIED"} {
+		for _, why := range []string{"", "A_B", strings.Repeat("A", 64)} {
+			if counted, frozen := refusedOf(t, tx, said(verdict, why, nil), nil, report); !counted || frozen {
+				report("%s %s: counted %v, frozen %v", verdict, why, counted, frozen)
+			}
+			last(fmt.Sprintf("[%q]\n", fmt.Sprintf("%s %s 42 other liar", verdict, why)))
+		}
+	}
+	if state := (call{"lastword.refused", map[string]string{"detail": literal(said("STALE_OWNER", strings.Repeat("A", 65), nil))}}).state(t, tx); state != "LW020" {
+		report("a long reason: %q", state)
+	}
+	// Only of UNVERIFIED it means that the gate has to ask again.
+	if counted, _ := refusedOf(t, tx, said("STALE_OWNER", "OUTDATED", nil), nil, report); !counted {
+		report("STALE_OWNER OUTDATED is not counted")
+	}
+	// An advance has no operation and no payload.
+	if counted, _ := refusedOf(t, tx, said("STALE_OWNER", "", func(_, a map[string]any) { a["operation"], a["payload"] = "", "" }), nil, report); !counted {
+		report("a refusal of an advance is not counted")
+	}
+	mustExecTx(t, tx.Tx, `DELETE FROM lastword.refusal`)
+	// Of the names only that of a resource has segments.
+	refusedOf(t, tx, said("CONFLICT", "", func(told, a map[string]any) {
+		told["domain"], a["owner"], a["lease_id"], a["operation"] = "a//b", "c/..", "/l", "./op"
+	}), nil, report)
+	last(`["CONFLICT  42 /l c/.."]` + "\n")
+	// What is left out is 0, of both numbers.
+	refusedOf(t, tx, said("CONFLICT", "", func(_, a map[string]any) { delete(a, "fence"); delete(a, "seq"); a["owner"] = "numberless" }), nil, report)
+	last(`["CONFLICT  0 other numberless"]` + "\n")
+	if n := count(t, tx, `SELECT count(*) FROM lastword.quarantine WHERE claimant = 'numberless' AND fence = 0 AND seq = 0`); n != 1 {
+		report("%d rows in quarantine without numbers", n)
+	}
+}
+
+func TestTheFunctionCountsWhatARefusalMaySay(t *testing.T) { // R16b
+	undone(t, pgProtect(t, pgDocuments).db, func(tx point) { detailsAreCounted(t, tx, t.Errorf) })
+}
+
+// A server that does not wait for its disk decides nothing and counts nothing.
+func TestTheFunctionsRefuseAServerWithoutFsync(t *testing.T) {
+	if testing.Short() {
+		t.Skip("heavy: a server of its own; runs without the race detector")
+	}
+	server, err := realservers.PostgreSQL(t.Context(), realservers.Config{Settings: []string{"fsync=off"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop() })
+	db, err := sql.Open("pgx", server.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	if err := sqlfence.Init(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	calls := admittedCalls()
+	delete(calls, "check_arguments")
+	calls["refused"] = call{"lastword.refused", map[string]string{"detail": literal(otherLease(t, func(map[string]any, map[string]any) {}))}}
+	for name, c := range calls {
+		if state := c.do(t, db); state != "LW004" {
+			t.Errorf("%s: %q, want LW004", name, state)
+		}
+	}
 }

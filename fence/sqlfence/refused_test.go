@@ -306,7 +306,7 @@ func noDetailIsRefused(t *testing.T, tx point, report func(string, ...any)) {
 		"no attempt": {swap("attempt", "other"), ""}, "attempt a list": {`{"verdict": "STALE_OWNER", "domain": "d", "resource": "r", "attempt": ["owner"]}`, ""},
 		"no verdict": {swap("CONFLICT", ""), ""}, "applied": {swap("CONFLICT", "APPLIED"), ""}, "in shadow": {swap("CONFLICT", "SHADOW(CONFLICT)"), ""},
 		"a resource that is not canonical": {swap(`"doc/a"`, `"doc/a/"`), ""}, "a control character": {swap(`"o"`, `"o\u0085"`), ""}, "no domain": {swap(`"domain": "test"`, `"domain": ""`), ""}, "no resource": {swap(`"doc/a"`, "null"), ""}, "no owner": {swap(`"o"`, `""`), ""},
-		"no operation": {swap(`"op"`, `""`), ""}, "a long owner": {swap(`"o"`, `"`+long+`"`), ""}, "a long reason": {swap("SEQ_TAKEN", long), ""},
+		"no payload": {swap(lastword.DigestOf([]byte("x")).String(), ""), ""}, "no operation": {swap(`"op"`, `""`), ""}, "a long owner": {swap(`"o"`, `"`+long+`"`), ""}, "a long reason": {swap("SEQ_TAKEN", long), ""},
 		"no number": {swap(`"fence": "1", "lease_id"`, `"fence": "one", "lease_id"`), ""}, "a huge number": {swap(`"fence": "1", "lease_id"`, `"fence": "99999999999999999999", "lease_id"`), ""},
 		"a negative seq": {swap(`"seq": "1"`, `"seq": "-1"`), ""}, "no digest": {swap("sha256:", "md5:"), ""}, "another content": {good, "y"},
 	} {
