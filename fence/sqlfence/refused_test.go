@@ -202,37 +202,6 @@ func TestARefusalThatIsToldTwiceCountsTwice(t *testing.T) {
 	}
 }
 
-// otherLease is the detail of an attempt with another lease at doc/sql's fence 42, changed.
-func otherLease(t *testing.T, change func(told, attempt map[string]any)) string {
-	t.Helper()
-	attempt := map[string]any{"owner": "liar", "fence": "42", "lease_id": "other", "operation": "op-9", "seq": "1", "payload": lastword.DigestOf([]byte("x")).String()}
-	told := map[string]any{"verdict": "FENCE_REGRESSION", "why": "OTHER_LEASE", "domain": domain, "resource": "doc/sql", "fence": "42", "attempt": attempt}
-	change(told, attempt)
-	text, err := json.Marshal(told)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-// liesOf are details that a record does not bear out.
-func liesOf(said func(func(told, attempt map[string]any)) string) map[string]string {
-	return map[string]string{
-		"a lower fence":          said(func(_, a map[string]any) { a["fence"] = "41" }),
-		"a higher fence":         said(func(_, a map[string]any) { a["fence"] = "43" }),
-		"the lease that it has":  said(func(_, a map[string]any) { a["lease_id"] = "l42" }),
-		"no lease":               said(func(_, a map[string]any) { a["lease_id"] = "" }),
-		"no fence":               said(func(_, a map[string]any) { delete(a, "fence") }),
-		"a record that is not":   said(func(told, _ map[string]any) { told["resource"] = "doc/none" }),
-		"a domain that is not":   said(func(told, _ map[string]any) { told["domain"] = "none" }),
-		"a record that is shut":  said(func(told, _ map[string]any) { told["resource"] = "doc/closed" }),
-		"frozen, it says":        said(func(told, _ map[string]any) { told["why"] = "FROZEN" }),
-		"an authority behind":    said(func(told, _ map[string]any) { told["why"] = "NEXT_FENCE" }),
-		"another verdict":        said(func(told, _ map[string]any) { told["verdict"] = "STALE_OWNER" }),
-		"only the stored number": said(func(told, a map[string]any) { told["fence"], a["fence"] = "42", "1" }),
-	}
-}
-
 // A record is frozen for what it shows under its lock, and for nothing that is only said.
 func TestALieAboutARecordFreezesNothing(t *testing.T) { // R16b, P1
 	p := pgProtect(t, pgDocuments, whole)
@@ -284,44 +253,6 @@ func TestALieAboutARecordFreezesNothing(t *testing.T) { // R16b, P1
 	}
 	if n := count(t, p.db, `SELECT count(*) FROM lastword.fence WHERE frozen AND resource = 'doc/sql' AND domain = 'test' AND fence = 43`); n != 1 {
 		t.Errorf("the record is\n%s", record())
-	}
-}
-
-func TestADetailThatIsNoneWritesNothing(t *testing.T) {
-	undone(t, pgProtect(t, pgDocuments).db, func(tx point) { noDetailIsRefused(t, tx, t.Errorf) })
-}
-
-func noDetailIsRefused(t *testing.T, tx point, report func(string, ...any)) {
-	t.Helper()
-	good := `{"verdict": "CONFLICT", "why": "SEQ_TAKEN", "domain": "test", "resource": "doc/a", "fence": "1", "receipt": null,
-	"attempt": {"owner": "o", "fence": "1", "lease_id": "l", "operation": "op", "seq": "1", "payload": "` + lastword.DigestOf([]byte("x")).String() + `"}}`
-	swap := func(old, replacement string) string { return swapped(t, good, old, replacement) }
-	long := strings.Repeat("x", lastword.MaxIDBytes+1)
-	for name, c := range map[string]struct {
-		detail  any
-		content string
-	}{
-		"NULL": {nil, ""}, "empty": {"", ""}, "no JSON": {"verdict", ""}, "a list": {"[]", ""}, "a text": {`"x"`, ""},
-		"deep": {strings.Repeat("[", 1_000_000), ""}, "NUL": {swap(`"op"`, `"o\u0000p"`), ""}, "control": {swap(`"op"`, `"o\np"`), ""},
-		"no attempt": {swap("attempt", "other"), ""}, "attempt a list": {`{"verdict": "STALE_OWNER", "domain": "d", "resource": "r", "attempt": ["owner"]}`, ""},
-		"no verdict": {swap("CONFLICT", ""), ""}, "applied": {swap("CONFLICT", "APPLIED"), ""}, "in shadow": {swap("CONFLICT", "SHADOW(CONFLICT)"), ""},
-		"a resource that is not canonical": {swap(`"doc/a"`, `"doc/a/"`), ""}, "a control character": {swap(`"o"`, `"o\u0085"`), ""}, "no domain": {swap(`"domain": "test"`, `"domain": ""`), ""}, "no resource": {swap(`"doc/a"`, "null"), ""}, "no owner": {swap(`"o"`, `""`), ""},
-		"no payload": {swap(lastword.DigestOf([]byte("x")).String(), ""), ""}, "no operation": {swap(`"op"`, `""`), ""}, "a long owner": {swap(`"o"`, `"`+long+`"`), ""}, "a long reason": {swap("SEQ_TAKEN", long), ""},
-		"no number": {swap(`"fence": "1", "lease_id"`, `"fence": "one", "lease_id"`), ""}, "a huge number": {swap(`"fence": "1", "lease_id"`, `"fence": "99999999999999999999", "lease_id"`), ""},
-		"a negative seq": {swap(`"seq": "1"`, `"seq": "-1"`), ""}, "no digest": {swap("sha256:", "md5:"), ""}, "another content": {good, "y"},
-	} {
-		_, err := tx.ExecContext(t.Context(), `SELECT lastword.refused($1, $2)`, c.detail, []byte(c.content))
-		var told *pgconn.PgError
-		if !errors.As(err, &told) || told.Code != "LW020" || !strings.Contains(told.Message, "INVALID") {
-			report("%s: %v", name, err)
-		}
-	}
-	if n := count(t, tx, `SELECT (SELECT count(*) FROM lastword.refusal) + (SELECT count(*) FROM lastword.quarantine) + (SELECT count(*) FROM lastword.fence)`); n != 0 {
-		report("%d rows", n)
-	}
-	refusedOf(t, tx, good, []byte("x"), report)
-	if n := count(t, tx, `SELECT count(*) FROM lastword.quarantine WHERE content = 'x'`); n != 1 {
-		report("the good one: %d rows", n)
 	}
 }
 
