@@ -66,10 +66,12 @@ func lossyIsRefused(t *testing.T, tx point, report func(string, ...any)) {
 		}
 	}
 	mustExecTx(t, tx.Tx, `SET LOCAL synchronous_commit = off`)
-	var told *pgconn.PgError
-	_, err := tx.ExecContext(t.Context(), calls["refused"].text())
-	if want := "Set synchronous_commit = on, or local, for the role or in the transaction, and fsync = on."; !errors.As(err, &told) || told.Hint != want {
-		report("refused without synchronous_commit: %v, want the hint %q", err, want)
+	for _, name := range []string{"refused", "apply"} {
+		var told *pgconn.PgError
+		_, err := tx.ExecContext(t.Context(), calls[name].text())
+		if want := "Set synchronous_commit = on, or local, for the role or in the transaction, and fsync = on."; !errors.As(err, &told) || told.Hint != want {
+			report("%s without synchronous_commit: %v, want the hint %q", name, err, want)
+		}
 	}
 	mustExecTx(t, tx.Tx, `SET LOCAL synchronous_commit = on`)
 }
@@ -451,4 +453,56 @@ func noDetailIsRefused(t *testing.T, tx point, report func(string, ...any)) {
 	if n := count(t, tx, `SELECT count(*) FROM lastword.quarantine WHERE content = 'x'`); n != 1 {
 		report("the good one: %d rows", n)
 	}
+}
+
+// whatIsGoneIsKnown: of a lost record its tombstones tell, of a pruned receipt the mark,
+// and what a record has taken once is told with the receipt of it.
+func whatIsGoneIsKnown(t *testing.T, tx point, report func(string, ...any)) {
+	t.Helper()
+	other := literal(lastword.DigestOf([]byte("other")).String())
+	for _, made := range []string{
+		`INSERT INTO lastword.tombstone VALUES ('test', 'doc/lost', 'sha256:x', ''), ('a', 'doc/a', 'sha256:x', ''), ('test', 'a', 'sha256:x', '')`,
+		`INSERT INTO lastword.receipt VALUES ('a', 'doc/once', 'op', 'sha256:x', 1, 1, '', '', '', '', '', '', ''), ('test', 'a', 'op', 'sha256:x', 1, 1, '', '', '', '', '', '', ''),
+	('test', 'doc/once', 'a', 'sha256:x', 1, 1, '', '', '', '', '', '', '')`,
+		`ALTER TABLE lastword.fence DISABLE TRIGGER USER`,
+		`INSERT INTO lastword.fence (domain, resource, fence, lease_id, grant_digest, root, last_seq, last_operation, last_payload, policy, status_mode, frozen, step,
+	bundle_sequence, min_epoch, min_policy_generation, imported, heard_epoch, heard_revision, restored, pruned)
+VALUES ('test', 'doc/once', 1, 'l', '', '', 1, 'op', ` + payloadOfTest + `, 'once', 'fence-only', FALSE, 0, 0, 0, 0, FALSE, 0, 0, 0, 0),
+	('test', 'doc/pruned', 1, 'l', '', '', 0, '', '', 'ordered', 'fence-only', FALSE, 0, 0, 0, 0, FALSE, 0, 0, 0, 1469918176385),
+	('test', 'doc/whole', 1, 'l', '', '', 0, '', '', 'ordered', 'fence-only', FALSE, 0, 0, 0, 0, FALSE, 0, 0, 0, 0)`,
+		`INSERT INTO lastword.receipt VALUES ('test', 'doc/once', 'op', ` + payloadOfTest + `, 1, 1, 'l', '', '', '', '', '', '')`,
+	} {
+		if _, err := tx.ExecContext(t.Context(), made); err != nil {
+			report("%s: %v", made, err)
+		}
+	}
+	apply := admittedCalls()["apply"]
+	for _, c := range []struct{ resource, operation, state string }{
+		{"doc/lost", "op", "LW106"},
+		{"doc/a", "op", ""}, // the tombstones are of others
+		{"doc/pruned", "01ARYZ6S41TSV4RRFFQ69G5FAV", "LW103"},
+		{"doc/pruned", "01ARYZ6S42TSV4RRFFQ69G5FAV", ""}, // a millisecond later
+		{"doc/pruned", "op", ""},                         // without an issue time
+		{"doc/whole", "00000000000000000000000000", ""},  // no mark is no time
+		{"doc/whole", "01ARYZ6S41TSV4RRFFQ69G5FAV", ""},
+	} {
+		if state := apply.with("resource", literal(c.resource)).with("operation", literal(c.operation)).state(t, tx); state != c.state {
+			report("%s at %s: got %q, want %q", c.operation, c.resource, state, c.state)
+		}
+	}
+	once := apply.with("resource", "'doc/once'").with("operation", "'op-2'")
+	_, err := tx.ExecContext(t.Context(), once.text())
+	var detail struct {
+		Receipt struct{ Domain, Resource, Operation string }
+	}
+	if json.Unmarshal([]byte(detailOf(err)), &detail) != nil || detail.Receipt != struct{ Domain, Resource, Operation string }{"test", "doc/once", "op"} {
+		report("the same value again: %+v, %v", detail, err)
+	}
+	if state := once.with("payload", other).state(t, tx); state != "LW101" {
+		report("another value: %q", state)
+	}
+}
+
+func TestTheFunctionKnowsWhatIsGone(t *testing.T) { // R19, R20
+	undone(t, pgProtect(t, pgDocuments).db, func(tx point) { whatIsGoneIsKnown(t, tx, t.Errorf) })
 }
