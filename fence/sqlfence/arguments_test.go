@@ -40,12 +40,16 @@ func (c call) text() string {
 // do is the SQLSTATE of the call, "" if it raised nothing; nothing of it stays.
 func (c call) do(t *testing.T, db *sql.DB) (state string) {
 	t.Helper()
-	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback() }()
-	_, err = tx.ExecContext(t.Context(), c.text())
+	undone(t, db, func(tx point) { state = c.state(t, tx) })
+	return state
+}
+
+// state is that of the call within a transaction; nothing of it stays.
+func (c call) state(t *testing.T, tx point) string {
+	t.Helper()
+	mustExecTx(t, tx.Tx, `SAVEPOINT call`)
+	_, err := tx.Tx.ExecContext(t.Context(), c.text())
+	mustExecTx(t, tx.Tx, `ROLLBACK TO call`)
 	var told *pgconn.PgError
 	if errors.As(err, &told) {
 		return told.Code
@@ -78,48 +82,54 @@ func admittedCalls() map[string]call {
 // one. Whatever parameters the functions have, NULL is never admitted, in whatever state
 // the record is.
 func TestNoParameterOfTheFunctionsMayBeNULL(t *testing.T) { // R14: nothing fails open
-	p := pgProtect(t, pgDocuments)
+	undone(t, pgProtect(t, pgDocuments).db, func(tx point) { nullsAreRefused(t, tx, t.Errorf) })
+}
+
+func nullsAreRefused(t *testing.T, tx point, report func(string, ...any)) {
+	t.Helper()
 	for name, c := range admittedCalls() {
-		if state := c.do(t, p.db); state != "" {
-			t.Fatalf("%s: the call without a NULL: %s", name, state)
+		if state := c.state(t, tx); state != "" {
+			report("%s: the call without a NULL: %s", name, state)
 		}
 	}
 	// As a service that asks the authority has left it.
-	mustExec(t, p.db, `SELECT lastword.apply('test', 'doc/kept', 'o', 1, 'l', '', '', 1, 'op', `+payloadOfTest+`, heard_mode => 'query', heard_state => 'HELD',
-	after_look => TRUE, bundle_sequence => 7, policy_generation => 5, min_policy_generation => 5)`)
+	if _, err := tx.ExecContext(t.Context(), `SELECT lastword.apply('test', 'doc/kept', 'o', 1, 'l', '', '', 1, 'op', `+payloadOfTest+`, heard_mode => 'query', heard_state => 'HELD',
+	after_look => TRUE, bundle_sequence => 7, policy_generation => 5, min_policy_generation => 5)`); err != nil {
+		report("the record that is kept: %v", err)
+	}
 	kept := map[string]string{
 		"resource": "'doc/kept'", "operation": "'op-2'", "seq": "2", "status_mode": "''", "heard_mode": "'query'", "heard_state": "'HELD'", "after_look": "TRUE",
 		"bundle_sequence": "7", "policy_generation": "5", "min_policy_generation": "5",
 	}
 	for name, c := range admittedCalls() {
 		for _, onKept := range []bool{false, true} {
-			parameters := parametersOf(t, p.db, name)
+			parameters := parametersOf(t, tx, name)
 			if onKept {
 				for n, v := range kept {
 					if slices.Contains(parameters, n) {
 						c = c.with(n, v)
 					}
 				}
-				if state := c.do(t, p.db); state != "" {
-					t.Fatalf("%s of the kept record: %s", name, state)
+				if state := c.state(t, tx); state != "" {
+					report("%s of the kept record: %s", name, state)
 				}
 			}
 			if len(parameters) < 20 {
 				t.Fatalf("%s has the parameters %v", name, parameters)
 			}
 			for _, parameter := range parameters {
-				if state := c.with(parameter, "NULL").do(t, p.db); state != "LW020" {
-					t.Errorf("%s with %s => NULL: got %q, want LW020", name, parameter, state)
+				if state := c.with(parameter, "NULL").state(t, tx); state != "LW020" {
+					report("%s with %s => NULL: got %q, want LW020", name, parameter, state)
 				}
 			}
 		}
 	}
-	if state := (call{"lastword.refused", map[string]string{"detail": "NULL"}}).do(t, p.db); state != "LW020" {
-		t.Errorf("refused without a detail: %s", state)
+	if state := (call{"lastword.refused", map[string]string{"detail": "NULL"}}).state(t, tx); state != "LW020" {
+		report("refused without a detail: %s", state)
 	}
 }
 
-func parametersOf(t *testing.T, db *sql.DB, function string) []string {
+func parametersOf(t *testing.T, db asked, function string) []string {
 	t.Helper()
 	var all string
 	err := db.QueryRowContext(t.Context(), `SELECT string_agg(n, ' ') FROM pg_proc p, unnest(p.proargnames, coalesce(p.proargmodes, array_fill('i'::"char", ARRAY[pronargs::int]))) AS a (n, mode)
@@ -139,9 +149,13 @@ var namePieces = []string{
 // The functions take the names that the Go packages take, and no others: a record with a
 // name that Go refuses would be in everybody's way.
 func TestTheFunctionsTakeTheNamesThatGoTakes(t *testing.T) { // R2, KF-28
-	p := pgProtect(t, pgDocuments)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
+	undone(t, pgProtect(t, pgDocuments).db, func(tx point) { namesAreTaken(t, tx, seed, t.Errorf) })
+}
+
+func namesAreTaken(t *testing.T, tx point, seed uint64, report func(string, ...any)) {
+	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 1))
 	names := []string{"", "/doc/a", "doc/a/", "doc//../ bad", "doc//a", ".", "..", "a/..", "a/./b", strings.Repeat("x", 512), strings.Repeat("x", 513), strings.Repeat("é", 256), strings.Repeat("é", 257), "a\nb"}
 	fixed := len(names)
@@ -155,16 +169,16 @@ func TestTheFunctionsTakeTheNamesThatGoTakes(t *testing.T) { // R2, KF-28
 	taken := map[bool]int{}
 	for i, name := range names {
 		var id, resource bool
-		if err := p.db.QueryRowContext(t.Context(), `SELECT lastword.named($1, FALSE) IS NULL, lastword.named($1, TRUE) IS NULL`, name).Scan(&id, &resource); err != nil {
-			t.Fatal(err)
+		if err := tx.QueryRowContext(t.Context(), `SELECT lastword.named($1, FALSE) IS NULL, lastword.named($1, TRUE) IS NULL`, name).Scan(&id, &resource); err != nil {
+			report("%q: %v", name, err)
 		}
 		_, err := lastword.ParseResource(name)
 		if want := err == nil; resource != want {
-			t.Errorf("the resource %q: taken %v, by Go %v", name, resource, want)
+			report("the resource %q: taken %v, by Go %v", name, resource, want)
 		}
 		want := lastword.CheckID("name", name) == nil
 		if id != want {
-			t.Errorf("the id %q: taken %v, by Go %v", name, id, want)
+			report("the id %q: taken %v, by Go %v", name, id, want)
 		}
 		taken[resource]++
 		if i >= fixed+10 {
@@ -172,27 +186,32 @@ func TestTheFunctionsTakeTheNamesThatGoTakes(t *testing.T) { // R2, KF-28
 		}
 		for function, c := range admittedCalls() { // and each parameter that is a name is asked so
 			for _, parameter := range []string{"domain", "resource", "owner", "lease_id", "caller", "operation"} {
-				if !slices.Contains(parametersOf(t, p.db, function), parameter) || parameter == "lease_id" && name == "" || parameter == "caller" && name == "" {
+				if !slices.Contains(parametersOf(t, tx, function), parameter) || parameter == "lease_id" && name == "" || parameter == "caller" && name == "" {
 					continue // without a lease id there is no fence; a caller need not have a name
 				}
 				want := id
 				if parameter == "resource" {
 					want = resource
 				}
-				if state := c.with(parameter, literal(name)).do(t, p.db); (state == "") != want || state != "" && state != "LW020" {
-					t.Errorf("%s with %s => %q: %q, want it taken: %v", function, parameter, name, state, want)
+				if state := c.with(parameter, literal(name)).state(t, tx); (state == "") != want || state != "" && state != "LW020" {
+					report("%s with %s => %q: %q, want it taken: %v", function, parameter, name, state, want)
 				}
 			}
 		}
 	}
 	if taken[true] < 100 || taken[false] < 100 {
-		t.Errorf("the names prove little: %v", taken)
+		report("the names prove little: %v", taken)
 	}
 }
 
 // Numbers and digests that Go could not read again, or would not write, are refused.
 func TestTheFunctionsTakeTheNumbersThatGoTakes(t *testing.T) {
-	p := pgProtect(t, pgDocuments)
+	undone(t, pgProtect(t, pgDocuments).db, func(tx point) { numbersAreTaken(t, tx, t.Errorf) })
+}
+
+func numbersAreTaken(t *testing.T, tx point, report func(string, ...any)) {
+	t.Helper()
+	noughts := "sha256:" + strings.Repeat("0", 64)
 	apply := admittedCalls()["apply"].with("policy", "'latest'")
 	for _, c := range []struct {
 		parameter, value, state string
@@ -219,13 +238,20 @@ func TestTheFunctionsTakeTheNumbersThatGoTakes(t *testing.T) {
 		{"grant_digest", "'x'", "LW020"},
 		{"root", "'sha256:x'", "LW020"},
 		{"root", payloadOfTest, ""},
+		{"grant_digest", payloadOfTest, ""},
+		{"grant_digest", "'" + noughts + "'", ""},
+		{"grant_digest", "'" + noughts + "0'", "LW020"},
+		{"root", "'" + noughts + "'", ""},
+		{"root", "'" + noughts + "0'", "LW020"},
+		{"payload", "'" + noughts + "'", ""},
+		{"payload", "'" + noughts + "0'", "LW020"},
 		{"payload", "''", "LW020"},
 		{"payload", "'sha256:" + strings.Repeat("A", 64) + "'", "LW020"},
 		{"result", "convert_to(repeat('x', 16384), 'UTF8')", ""},
 		{"result", "convert_to(repeat('x', 16385), 'UTF8')", "LW020"},
 	} {
-		if state := apply.with(c.parameter, c.value).do(t, p.db); state != c.state {
-			t.Errorf("%s => %s: got %q, want %q", c.parameter, c.value, state, c.state)
+		if state := apply.with(c.parameter, c.value).state(t, tx); state != c.state {
+			report("%s => %s: got %q, want %q", c.parameter, c.value, state, c.state)
 		}
 	}
 }

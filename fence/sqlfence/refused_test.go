@@ -60,24 +60,29 @@ func (w try) inGo(t *testing.T, p *pgProtected) {
 // inSQL makes it through the function, as a worker does: roll back, and hand the detail on.
 func (w try) inSQL(t *testing.T, p *pgProtected) {
 	t.Helper()
-	detail, code := w.detail(t, p.db)
+	w.inFunction(t, p.db, t.Errorf)
+}
+
+func (w try) inFunction(t *testing.T, db asked, report func(string, ...any)) {
+	t.Helper()
+	detail, code := w.detail(t, db)
 	if code == "" {
 		if w.want != lastword.Applied {
-			t.Errorf("%+v in SQL was applied", w)
+			report("%+v in SQL was applied", w)
 		}
 		return
 	}
 	if told := (functionRefusal{}); json.Unmarshal([]byte(detail), &told) != nil || told.Verdict != string(w.want) {
-		t.Errorf("%+v in SQL: %s", w, detail)
+		report("%+v in SQL: %s", w, detail)
 	}
-	counted, frozen := refused(t, p.db, detail, w.content)
+	counted, frozen := refusedOf(t, db, detail, w.content, report)
 	if counted != (w.want != lastword.Replayed) || frozen != w.frozen {
-		t.Errorf("%+v: counted %v, frozen %v", w, counted, frozen)
+		report("%+v: counted %v, frozen %v", w, counted, frozen)
 	}
 }
 
 // detail is that of the function's error, "" if it has applied the write.
-func (w try) detail(t *testing.T, db *sql.DB) (detail, code string) {
+func (w try) detail(t *testing.T, db asked) (detail, code string) {
 	t.Helper()
 	_, err := db.ExecContext(t.Context(), `SELECT lastword.apply($1, $2, owner => $3, fence => $4, lease_id => $5, grant_digest => '', root => $6,
 	seq => $7, operation => $8, payload => $9, status_mode => 'fence-only')`, domain, string(sqlResource), w.owner, int64(w.token), w.lease,
@@ -92,10 +97,15 @@ func (w try) detail(t *testing.T, db *sql.DB) (detail, code string) {
 	return told.Detail, told.Code
 }
 
-func refused(t *testing.T, db *sql.DB, detail string, content []byte) (counted, frozen bool) {
+func refused(t *testing.T, db asked, detail string, content []byte) (counted, frozen bool) {
+	t.Helper()
+	return refusedOf(t, db, detail, content, t.Fatalf)
+}
+
+func refusedOf(t *testing.T, db asked, detail string, content []byte, report func(string, ...any)) (counted, frozen bool) {
 	t.Helper()
 	if err := db.QueryRowContext(t.Context(), `SELECT counted, frozen FROM lastword.refused($1, $2)`, detail, content).Scan(&counted, &frozen); err != nil {
-		t.Fatalf("%s: %v", detail, err)
+		report("%s: %v", detail, err)
 	}
 	return counted, frozen
 }
@@ -105,25 +115,30 @@ var anyTime = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z`)
 // evidence is what is kept of a resource, without the times.
 func (p *pgProtected) evidence(r lastword.Resource) string {
 	p.Helper()
+	return evidenceOf(p, p.db, r)
+}
+
+func evidenceOf(tb testing.TB, db asked, r lastword.Resource) string {
+	tb.Helper()
 	var all strings.Builder
 	for _, query := range []string{
 		`SELECT domain, verdict, times, last_why, last_fence, last_lease_id, last_claimant, last_at FROM lastword.refusal WHERE resource = '%s' ORDER BY verdict`,
 		`SELECT domain, claimant, place, times, verdict, why, fence, lease_id, operation, seq, payload, length(content), sha256(content), noted_at FROM lastword.quarantine WHERE resource = '%s' ORDER BY claimant, place`,
 		`SELECT domain, fence, lease_id, root, last_seq, last_operation, last_payload, policy, frozen, restored FROM lastword.fence WHERE resource = '%s'`,
 	} {
-		all.WriteString(anyTime.ReplaceAllString(dump(p, p.db, fmt.Sprintf(query, r)), "AT"))
+		all.WriteString(anyTime.ReplaceAllString(dump(tb, db, fmt.Sprintf(query, r)), "AT"))
 	}
 	return all.String()
 }
 
-// R16b: what a refusal leaves behind is the same whether Go or the function refused.
-func TestTheFunctionsRefusalsLeaveTheEvidenceThatGoLeaves(t *testing.T) {
-	p := pgProtect(t, pgDocuments)
+// everyRefusal are writes that are refused for every reason that an attempt alone has.
+func everyRefusal(t *testing.T) []try {
+	t.Helper()
 	long := []byte(strings.Repeat("long ", 2000))
 	if len(long) <= fence.MaxQuarantineBytes {
 		t.Fatal("not long enough")
 	}
-	steps := []try{
+	return []try{
 		{owner: "a", lease: "l42", token: 42, seq: 1, operation: "op-1", content: []byte("one"), want: lastword.Applied},
 		{owner: "a", lease: "l42", token: 42, seq: 1, operation: "op-1", content: []byte("one"), want: lastword.Replayed},
 		{owner: "b", lease: "l41", token: 41, seq: 1, operation: "op-2", content: []byte("late"), want: lastword.StaleOwner},
@@ -138,6 +153,12 @@ func TestTheFunctionsRefusalsLeaveTheEvidenceThatGoLeaves(t *testing.T) {
 		{owner: "e", lease: "other", token: 42, seq: 2, operation: "op-6", content: []byte("x"), want: lastword.FenceRegression, frozen: true},
 		{owner: "e", lease: "other", token: 42, seq: 2, operation: "op-6", content: []byte("x"), want: lastword.FenceRegression},
 	}
+}
+
+// R16b: what a refusal leaves behind is the same whether Go or the function refused.
+func TestTheFunctionsRefusalsLeaveTheEvidenceThatGoLeaves(t *testing.T) {
+	p := pgProtect(t, pgDocuments)
+	steps := everyRefusal(t)
 	for i, w := range steps {
 		w.inGo(t, p)
 		w.inSQL(t, p)
@@ -194,31 +215,9 @@ func TestALieAboutARecordFreezesNothing(t *testing.T) { // R16b, P1
 		t.Fatal(err)
 	}
 	mustExec(t, p.db, `UPDATE lastword.fence SET lease_id = '' WHERE resource = 'doc/closed'`)
-	said := func(change func(told, attempt map[string]any)) string {
-		attempt := map[string]any{"owner": "liar", "fence": "42", "lease_id": "other", "operation": "op-9", "seq": "1", "payload": lastword.DigestOf([]byte("x")).String()}
-		told := map[string]any{"verdict": "FENCE_REGRESSION", "why": "OTHER_LEASE", "domain": domain, "resource": "doc/sql", "fence": "42", "attempt": attempt}
-		change(told, attempt)
-		text, err := json.Marshal(told)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
+	said := func(change func(told, attempt map[string]any)) string { return otherLease(t, change) }
 	before := record()
-	for name, detail := range map[string]string{
-		"a lower fence":          said(func(_, a map[string]any) { a["fence"] = "41" }),
-		"a higher fence":         said(func(_, a map[string]any) { a["fence"] = "43" }),
-		"the lease that it has":  said(func(_, a map[string]any) { a["lease_id"] = "l42" }),
-		"no lease":               said(func(_, a map[string]any) { a["lease_id"] = "" }),
-		"no fence":               said(func(_, a map[string]any) { delete(a, "fence") }),
-		"a record that is not":   said(func(told, _ map[string]any) { told["resource"] = "doc/none" }),
-		"a domain that is not":   said(func(told, _ map[string]any) { told["domain"] = "none" }),
-		"a record that is shut":  said(func(told, _ map[string]any) { told["resource"] = "doc/closed" }),
-		"frozen, it says":        said(func(told, _ map[string]any) { told["why"] = "FROZEN" }),
-		"an authority behind":    said(func(told, _ map[string]any) { told["why"] = "NEXT_FENCE" }),
-		"another verdict":        said(func(told, _ map[string]any) { told["verdict"] = "STALE_OWNER" }),
-		"only the stored number": said(func(told, a map[string]any) { told["fence"], a["fence"] = "42", "1" }),
-	} {
+	for name, detail := range liesOf(said) {
 		if counted, frozen := refused(t, p.db, detail, nil); !counted || frozen || record() != before {
 			t.Errorf("%s: counted %v, frozen %v:\n%s", name, counted, frozen, record())
 		}
@@ -257,43 +256,13 @@ func TestALieAboutARecordFreezesNothing(t *testing.T) { // R16b, P1
 	}
 }
 
-func TestADetailThatIsNoneWritesNothing(t *testing.T) {
-	p := pgProtect(t, pgDocuments)
-	good := `{"verdict": "CONFLICT", "why": "SEQ_TAKEN", "domain": "test", "resource": "doc/a", "fence": "1", "receipt": null,
-	"attempt": {"owner": "o", "fence": "1", "lease_id": "l", "operation": "op", "seq": "1", "payload": "` + lastword.DigestOf([]byte("x")).String() + `"}}`
-	swap := func(old, replacement string) string { return swapped(t, good, old, replacement) }
-	long := strings.Repeat("x", lastword.MaxIDBytes+1)
-	for name, c := range map[string]struct {
-		detail  any
-		content string
-	}{
-		"NULL": {nil, ""}, "empty": {"", ""}, "no JSON": {"verdict", ""}, "a list": {"[]", ""}, "a text": {`"x"`, ""},
-		"deep": {strings.Repeat("[", 1_000_000), ""}, "NUL": {swap(`"op"`, `"o\u0000p"`), ""}, "control": {swap(`"op"`, `"o\np"`), ""},
-		"no attempt": {swap("attempt", "other"), ""}, "attempt a list": {`{"verdict": "STALE_OWNER", "domain": "d", "resource": "r", "attempt": ["owner"]}`, ""},
-		"no verdict": {swap("CONFLICT", ""), ""}, "applied": {swap("CONFLICT", "APPLIED"), ""}, "in shadow": {swap("CONFLICT", "SHADOW(CONFLICT)"), ""},
-		"a resource that is not canonical": {swap(`"doc/a"`, `"doc/a/"`), ""}, "a control character": {swap(`"o"`, `"o\u0085"`), ""}, "no domain": {swap(`"domain": "test"`, `"domain": ""`), ""}, "no resource": {swap(`"doc/a"`, "null"), ""}, "no owner": {swap(`"o"`, `""`), ""},
-		"no operation": {swap(`"op"`, `""`), ""}, "a long owner": {swap(`"o"`, `"`+long+`"`), ""}, "a long reason": {swap("SEQ_TAKEN", long), ""},
-		"no number": {swap(`"fence": "1", "lease_id"`, `"fence": "one", "lease_id"`), ""}, "a huge number": {swap(`"fence": "1", "lease_id"`, `"fence": "99999999999999999999", "lease_id"`), ""},
-		"a negative seq": {swap(`"seq": "1"`, `"seq": "-1"`), ""}, "no digest": {swap("sha256:", "md5:"), ""}, "another content": {good, "y"},
-	} {
-		_, err := p.db.ExecContext(t.Context(), `SELECT lastword.refused($1, $2)`, c.detail, []byte(c.content))
-		var told *pgconn.PgError
-		if !errors.As(err, &told) || told.Code != "LW020" || !strings.Contains(told.Message, "INVALID") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if n := count(t, p.db, `SELECT (SELECT count(*) FROM lastword.refusal) + (SELECT count(*) FROM lastword.quarantine) + (SELECT count(*) FROM lastword.fence)`); n != 0 {
-		t.Errorf("%d rows", n)
-	}
-	refused(t, p.db, good, []byte("x"))
-	if n := count(t, p.db, `SELECT count(*) FROM lastword.quarantine WHERE content = 'x'`); n != 1 {
-		t.Errorf("the good one: %d rows", n)
-	}
-}
-
 // What is to be asked again, and what has had its effect before, Go does not count either.
 func TestWhatGoDoesNotCountTheFunctionDoesNotCount(t *testing.T) {
-	p := pgProtect(t, pgDocuments)
+	undone(t, pgProtect(t, pgDocuments).db, func(tx point) { onlyRefusalsCount(t, tx, t.Errorf) })
+}
+
+func onlyRefusalsCount(t *testing.T, tx point, report func(string, ...any)) {
+	t.Helper()
 	for _, c := range []struct {
 		args, verdict, why string
 		counted            bool
@@ -305,20 +274,20 @@ func TestWhatGoDoesNotCountTheFunctionDoesNotCount(t *testing.T) {
 		{`0, 'l', '', '', 1, 'op', 'D', status_mode => 'fence-only'`, "UNVERIFIED", "NO_FENCE", true},
 		{`2, 'l', '', '', 0, 'op2', 'D', bundle_sequence => 5, heard_mode => 'query', heard_state => 'RELEASED'`, "UNVERIFIED", "NOT_HELD", true},
 	} {
-		_, err := p.db.ExecContext(t.Context(), `SELECT lastword.apply('test', 'doc/sql', 'o', `+strings.Replace(c.args, "'D'", "'"+lastword.DigestOf([]byte("v")).String()+"'", 1)+`)`)
+		_, err := tx.ExecContext(t.Context(), `SELECT lastword.apply('test', 'doc/sql', 'o', `+strings.Replace(c.args, "'D'", "'"+lastword.DigestOf([]byte("v")).String()+"'", 1)+`)`)
 		told := refusalOf(err)
 		if told.Verdict != c.verdict || told.Why != c.why {
-			t.Fatalf("%s: %v", c.args, err)
+			report("%s: %v", c.args, err)
 		}
 		if c.verdict == "" {
 			continue
 		}
-		if counted, frozen := refused(t, p.db, detailOf(err), nil); counted != c.counted || frozen {
-			t.Errorf("%s %s: counted %v, frozen %v", c.verdict, c.why, counted, frozen)
+		if counted, frozen := refusedOf(t, tx, detailOf(err), nil, report); counted != c.counted || frozen {
+			report("%s %s: counted %v, frozen %v", c.verdict, c.why, counted, frozen)
 		}
 	}
-	if got := dump(t, p.db, `SELECT verdict, times, last_why FROM lastword.refusal`); got != "[\"UNVERIFIED\" '\\x02' \"NOT_HELD\"]\n" {
-		t.Errorf("counted: %s", got)
+	if got := dump(t, tx, `SELECT verdict, times, last_why FROM lastword.refusal`); got != "[\"UNVERIFIED\" '\\x02' \"NOT_HELD\"]\n" {
+		report("counted: %s", got)
 	}
 }
 
@@ -400,9 +369,20 @@ func TestAWorkersRightsAreEnoughForEveryVerdict(t *testing.T) { // R16
 	if state := calls["advance"].do(t, p.bypass); state != "" {
 		t.Errorf("advance: %q", state)
 	}
-	mustExec(t, p.bypass, `SELECT lastword.apply('test', 'doc/a', 'o', 2, 'l', '', '', 1, 'op', `+payloadOfTest+`, status_mode => 'fence-only', bundle_sequence => 1)`)
-	mustExec(t, p.db, `INSERT INTO lastword.tombstone VALUES ('test', 'doc/a', '`+lastword.DigestOf([]byte("pruned")).String()+`', '')`)
-	again := calls["apply"].with("fence", "2").with("bundle_sequence", "1").with("seq", "2").with("operation", "'op-2'")
+	undone(t, p.db, func(tx point) {
+		mustExecTx(t, tx.Tx, `SET LOCAL ROLE worker`)
+		everyVerdictHasAState(t, tx, t.Errorf)
+	})
+}
+
+// everyVerdictHasAState, in a transaction that runs as the worker.
+func everyVerdictHasAState(t *testing.T, tx point, report func(string, ...any)) {
+	t.Helper()
+	if _, err := tx.ExecContext(t.Context(), `SELECT lastword.apply('test', 'doc/a', 'o', 2, 'l', '', '', 1, 'op', `+payloadOfTest+`, status_mode => 'fence-only', bundle_sequence => 1)`); err != nil {
+		report("the first write: %v", err)
+	}
+	mustExecTx(t, tx.Tx, `RESET ROLE; INSERT INTO lastword.tombstone VALUES ('test', 'doc/a', '`+lastword.DigestOf([]byte("pruned")).String()+`', ''); SET ROLE worker`)
+	again := admittedCalls()["apply"].with("fence", "2").with("bundle_sequence", "1").with("seq", "2").with("operation", "'op-2'")
 	for code, c := range map[string]call{
 		"":      again,
 		"LW100": again.with("operation", "'op'"),
@@ -417,8 +397,8 @@ func TestAWorkersRightsAreEnoughForEveryVerdict(t *testing.T) { // R16
 		"LW109": again.with("status_mode", "'query'"),
 		"LW020": again.with("seq", "NULL"),
 	} {
-		if state := c.do(t, p.bypass); state != code {
-			t.Errorf("%v: got %q, want %q", c.args, state, code)
+		if state := c.state(t, tx); state != code {
+			report("%v: got %q, want %q", c.args, state, code)
 		}
 	}
 }

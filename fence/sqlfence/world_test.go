@@ -175,7 +175,7 @@ func value(tb testing.TB, db *sql.DB, resource lastword.Resource) string {
 	return v
 }
 
-func count(tb testing.TB, db *sql.DB, query string, args ...any) (n int) {
+func count(tb testing.TB, db asked, query string, args ...any) (n int) {
 	tb.Helper()
 	if err := db.QueryRowContext(tb.Context(), query, args...).Scan(&n); err != nil {
 		tb.Fatalf("%s: %v", query, err)
@@ -207,7 +207,7 @@ func verify(tb testing.TB, db *sql.DB) {
 var wall = time.Unix(1_800_000_000, 0).UTC()
 
 // dump is all rows of a query as text.
-func dump(tb testing.TB, db *sql.DB, query string) string {
+func dump(tb testing.TB, db asked, query string) string {
 	tb.Helper()
 	rows, err := db.QueryContext(tb.Context(), query)
 	if err != nil {
