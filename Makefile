@@ -113,7 +113,7 @@ soak: build ## 10,000,000 simulated rounds, 10,000 with real processes, every de
 mutants: need-go ## every condition of internal/core and of the adapters' SQL made wrong, one at a time: do model and kit notice; about half an hour
 	LASTWORD_MUTANTS=1 $(GO) test -run TestTheModelNoticesEveryWrongConditionOfTheRules -timeout 3h -v ./model
 	LASTWORD_MUTANTS=1 $(GO) test -run TestTheKitNoticesEveryWrongConditionOfTheSQL -timeout 3h -v ./internal/fencesql
-	LASTWORD_MUTANTS=1 $(GO) test -run 'TestTheTableNoticesEveryWrongComparisonOfTheFunction|TestEveryConditionOfTheTriggersIsNeeded|TestEveryConditionOfTheFunctionsIsNeeded' -timeout 3h -v ./fence/sqlfence
+	LASTWORD_MUTANTS=1 $(GO) test -run 'TestTheTableNoticesEveryWrongComparisonOfTheFunction|TestEveryConditionOf' -timeout 3h -v ./fence/sqlfence
 
 fuzz: need-go ## every fuzz target for FUZZTIME (10s) each, and a million mutated grants
 	$(GO) test ./grant -run TestMutatedGrants -mutations 1000000 -v
